@@ -1,11 +1,11 @@
 """An everlasting model behind HTTP: phases on the page, the owner's feed, and a count that no client can see."""
 
-import asyncio
 import io
 import json
 import re
 import shutil
 import signal
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ from quorate.service._infer import Infer
 from quorate.service._telemetry import Log
 from quorate.service._worker import open_models
 from quorate.service.model import Model
-from service_client import call, features, running, serving
+from service_client import features, in_process, serving
 
 INFER = "/v2/models/m/infer"
 CANARY = 7.123456789123456
@@ -51,17 +51,12 @@ def bearer(token):
     return {"authorization": f"Bearer {token}"}
 
 
-def served(folder, work, **told):
-    """Serve the model in this process, and return what `work` got from it."""
+@contextmanager
+def served(folder, log=None, **told):
+    """Serve the model in this process, and yield what asks it."""
     settings = Settings(models={"m": str(folder)}, **({"pace_ms": 0} | told))
-    log = io.StringIO()
-
-    async def run():
-        app = make_app(open_models(settings), settings, log=Log(log))
-        async with running(app):
-            return await work(app)
-
-    return asyncio.run(run()), log.getvalue()
+    with in_process(make_app(open_models(settings), settings, log=Log(log or io.StringIO()))) as ask:
+        yield ask
 
 
 # --- What clients see ------------------------------------------------------------------------------------------------
@@ -72,21 +67,18 @@ def _drawn(X):
     return np.where(np.abs(X[:, 0]) < 1, NO_QUORUM, X[:, 0] > 0)
 
 
-async def _world(app, tokens, point):
+def _world(ask, tokens, point):
     """One client asks about his point. Another asks, and looks at everything that she may see."""
-    model = app.state.service.models["m"]
+    model, reader = ask.app.state.service.models["m"], bearer(tokens["reader"])
     model.session.answerer.phase._draw_outcomes = _drawn
-    own = await call(app, "POST", INFER, features(*[[point]] * 8), bearer(tokens["asker"]))
-    assert own.status == 200
-    seen = []
-    for path in ("/budget/m", "/metrics", "/", "/v2/models/m", "/v2", "/v2/models/m/ready", "/feed/m", "/nowhere"):
-        seen.append(await call(app, "GET", path, headers=bearer(tokens["reader"])))
+    assert ask("POST", INFER, features(*[[point]] * 8), bearer(tokens["asker"])).status == 200
+    paths = ("/budget/m", "/metrics", "/", "/v2/models/m", "/v2", "/v2/models/m/ready", "/feed/m", "/nowhere")
+    seen = [ask("GET", path, headers=reader) for path in paths]
     for body in (features([2.0], id="x"), features([2.0], id="x"), features([3.0], id="x"), b"{", features([2.0] * 2)):
-        seen.append(await call(app, "POST", INFER, body, bearer(tokens["reader"])))
-    seen.append(await call(app, "POST", "/feed/m", features([2.0]), bearer(tokens["reader"])))
-    seen.append(await call(app, "GET", "/metrics", headers=bearer(tokens["reader"])))
+        seen.append(ask("POST", INFER, body, reader))
+    seen += [ask("POST", "/feed/m", features([2.0]), reader), ask("GET", "/metrics", headers=reader)]
     hers = [_untimed(got.body.decode()) for got in seen], [(got.status, _timeless(got.headers)) for got in seen]
-    owner = [await call(app, "GET", path, headers=bearer(tokens["owner"])) for path in ("/budget/m", "/")]
+    owner = [ask("GET", path, headers=bearer(tokens["owner"])) for path in ("/budget/m", "/")]
     return hers, [got.body.decode() for got in owner], model.session.no_quorums
 
 
@@ -111,7 +103,9 @@ def _two_worlds(folder, home):
         for path, kept in ((folder, "kept"), (home / "state", "kept state")):
             shutil.rmtree(path)
             shutil.copytree(home / kept, path)
-        yield served(folder, lambda app, point=point: _world(app, tokens, point))[0]
+        with served(folder) as ask:
+            world = _world(ask, tokens, point)
+        yield world
 
 
 def test_nothing_a_client_sees_moves_with_the_number_of_no_quorums(tmp_path):
@@ -158,14 +152,10 @@ def test_a_service_that_tells_the_count_is_caught(tmp_path, monkeypatch, plant):
 
 def test_without_keys_nobody_is_the_owner(tmp_path):
     saved(tmp_path / "model")
-
-    async def work(app):
-        await call(app, "POST", INFER, features([0.0], [2.0]))
-        return [await call(app, "GET", path) for path in ("/budget/m", "/", "/metrics")] + [
-            await call(app, "POST", "/feed/m", features([2.0]))
-        ]
-
-    (budget, page, metrics, feed), _ = served(tmp_path / "model", work, keys=False)
+    with served(tmp_path / "model", keys=False) as ask:
+        ask("POST", INFER, features([0.0], [2.0]))
+        budget, page, metrics = (ask("GET", path) for path in ("/budget/m", "/", "/metrics"))
+        feed = ask("POST", "/feed/m", features([2.0]))
     assert "no_quorums" not in budget.json
     assert "ledger" not in budget.json
     assert (budget.json["phase"], budget.json["seats_taken"]) == (1, 2)
@@ -179,15 +169,12 @@ def test_without_keys_nobody_is_the_owner(tmp_path):
 
 def test_the_page_shows_the_phase_the_seats_and_the_drift(tmp_path):
     tokens = saved(tmp_path / "model", probe=[[-3.0], [-2.0], [2.0], [3.0]])
-
-    async def work(app):
-        pages = []
+    log, pages = io.StringIO(), []
+    with served(tmp_path / "model", log) as ask:
         for rows in ([[2.0]] * 15, [[2.0]] * 15 + [[-2.0]] * (SEATS - 25)):
-            await call(app, "POST", INFER, features(*rows), bearer(tokens["asker"]))
-            pages.append((await call(app, "GET", "/", headers=bearer(tokens["reader"]))).body.decode())
-        return pages
-
-    (first, second), log = served(tmp_path / "model", work)
+            ask("POST", INFER, features(*rows), bearer(tokens["asker"]))
+            pages.append(ask("GET", "/", headers=bearer(tokens["reader"])).body.decode())
+    first, second = pages
     assert "25.0%</strong> <span>of the seats of this phase taken" in first
     assert f"<dt>seats taken</dt><dd>15 of {SEATS}</dd>" in first
     assert "<dt>drift since phase 1, on 4 probe points</dt><dd>0.00%</dd>" in first
@@ -198,7 +185,7 @@ def test_the_page_shows_the_phase_the_seats_and_the_drift(tmp_path):
         assert "budget spent" not in page
         assert "All answers are (60, 0.01)-differentially private" in page
         assert "Leases" not in page
-    assert '"code":""' in log
+    assert '"code":""' in log.getvalue()
 
 
 # --- Requests --------------------------------------------------------------------------------------------------------
@@ -206,14 +193,11 @@ def test_the_page_shows_the_phase_the_seats_and_the_drift(tmp_path):
 
 def test_ids_over_http_and_an_id_of_an_earlier_phase(tmp_path):
     tokens = saved(tmp_path / "model")
-
-    async def work(app):
-        ask = lambda body: call(app, "POST", INFER, body, bearer(tokens["asker"]))  # noqa: E731
-        told = [await ask(features([2.0], id="a")), await ask(features([2.0], id="a"))]
-        await ask(features(*[[2.0]] * SEATS))
-        return [*told, await ask(features([2.0], id="a")), app.state.service.models["m"].progress]
-
-    (first, again, late, progress), _ = served(tmp_path / "model", work)
+    asker = bearer(tokens["asker"])
+    with served(tmp_path / "model") as ask:
+        first, again = (ask("POST", INFER, features([2.0], id="a"), asker) for _ in range(2))
+        ask("POST", INFER, features(*[[2.0]] * SEATS), asker)
+        late, progress = ask("POST", INFER, features([2.0], id="a"), asker), ask.app.state.service.models["m"].progress
     assert first.body == again.body
     assert (late.status, late.code) == (409, "id_reused")
     assert "earlier phase" in late.json["error"]
@@ -222,25 +206,18 @@ def test_ids_over_http_and_an_id_of_an_earlier_phase(tmp_path):
 
 def test_the_owner_feeds_a_pool(tmp_path):
     tokens = saved(tmp_path / "model", refresh="pool")
-
-    async def work(app):
-        told = []
-        for name, body in (("asker", features([2.0])), ("owner", features([2.0], [3.0], id="f"))):
-            told.append(await call(app, "POST", "/feed/m", body, bearer(tokens[name])))
-        told.append(await call(app, "POST", "/feed/m", features([2.0], [3.0], id="f"), bearer(tokens["owner"])))
-        await call(app, "POST", INFER, features([2.0]), bearer(tokens["owner"]))
-        return [*told, app.state.service.models["m"].progress["seats_taken"]]
-
-    (refused, fed, again, taken), _ = served(tmp_path / "model", work)
+    owner, body = bearer(tokens["owner"]), features([2.0], [3.0], id="f")
+    with served(tmp_path / "model") as ask:
+        refused = ask("POST", "/feed/m", features([2.0]), bearer(tokens["asker"]))
+        fed, again = (ask("POST", "/feed/m", body, owner) for _ in range(2))
+        ask("POST", INFER, features([2.0]), owner)
+        taken = ask.app.state.service.models["m"].progress["seats_taken"]
     assert (refused.status, refused.code) == (403, "forbidden")
     assert (fed.status, fed.json, again.json) == (200, {"fed": 2}, {"fed": 2})
     assert taken == 2
     tokens = saved(tmp_path / "other")
-
-    async def wrong(app):
-        return await call(app, "POST", "/feed/m", features([2.0]), bearer(tokens["owner"]))
-
-    got, _ = served(tmp_path / "other", wrong)
+    with served(tmp_path / "other") as ask:
+        got = ask("POST", "/feed/m", features([2.0]), bearer(tokens["owner"]))
     assert (got.status, got.code) == (400, "invalid_input")
     assert "refresh='pool'" in got.json["error"]
 
@@ -253,11 +230,8 @@ def test_quotas_count_refused_rows_too(tmp_path):
     classifier.session_.answerer.phase._cutoff._closed = True
     classifier.predict([[2.0]])
     classifier.session_.close()
-
-    async def work(app):
-        return [await call(app, "POST", INFER, features([2.0], [2.0]), bearer(token)) for _ in range(3)]
-
-    (first, second, third), _ = served(tmp_path / "model", work)
+    with served(tmp_path / "model") as ask:
+        first, second, third = (ask("POST", INFER, features([2.0], [2.0]), bearer(token)) for _ in range(3))
     assert first.json["outputs"][2]["data"] == second.json["outputs"][2]["data"] == ["refused", "refused"]
     assert (third.status, third.code) == (403, "quota_spent")
     assert tokens
@@ -265,17 +239,13 @@ def test_quotas_count_refused_rows_too(tmp_path):
 
 def test_no_point_is_in_a_log(tmp_path):
     tokens = saved(tmp_path / "model")
-
-    async def work(app):
-        got = [await call(app, "POST", INFER, features([CANARY], id="c"), bearer(tokens["asker"]))]
-        app.state.service.models["m"].session.folder._file.path.unlink()
-        got.append(await call(app, "POST", INFER, features([CANARY]), bearer(tokens["asker"])))
-        got.append(await call(app, "POST", INFER, features([CANARY] * 2), bearer(tokens["asker"])))
-        return got
-
-    got, log = served(tmp_path / "model", work)
+    log, asker = io.StringIO(), bearer(tokens["asker"])
+    with served(tmp_path / "model", log) as ask:
+        got = [ask("POST", INFER, features([CANARY], id="c"), asker)]
+        ask.app.state.service.models["m"].session.folder._file.path.unlink()
+        got += [ask("POST", INFER, features(row), asker) for row in ([CANARY], [CANARY] * 2)]
     assert [one.status for one in got] == [200, 503, 400]
-    assert str(CANARY)[:6] not in log + "".join(one.body.decode() for one in got)
+    assert str(CANARY)[:6] not in log.getvalue() + "".join(one.body.decode() for one in got)
 
 
 # --- Serving ---------------------------------------------------------------------------------------------------------

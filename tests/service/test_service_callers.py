@@ -3,7 +3,6 @@
 Work is counted in calls of functions, not in seconds: nothing in this file fails by chance.
 """
 
-import asyncio
 import io
 import itertools
 import json
@@ -27,7 +26,7 @@ from quorate.service._outputs import Outputs
 from quorate.service._telemetry import Log
 from quorate.tables import Category, Number, QueryEncoder, Reading, Schema
 from quorate.tables.frames import FrameFormat
-from service_client import call, running
+from service_client import in_process
 
 TOWNS = [f"town {number}" for number in range(60)]
 SCHEMA = Schema({"town": Category(TOWNS, missing="indicator"), "job": Category(["?", "x"]), "age": Number()})
@@ -133,16 +132,11 @@ def test_nothing_on_the_way_of_a_request_keeps_what_was_asked():
     app = make_app([model], settings, log=Log(io.StringIO()))
     service = app.state.service
     kept = [model.inputs, model.outputs, service.inference.settings, service.inference.pace, service.access]
-
-    async def main():
-        async with running(app):
-            before = snapshot(kept)
-            for body in MODELS["schema"][1]:
-                await call(app, "POST", "/v2/models/m/infer", body)
-            after = snapshot(kept)
-        return before, after
-
-    before, after = asyncio.run(main())
+    with in_process(app) as ask:
+        before = snapshot(kept)
+        for body in MODELS["schema"][1]:
+            ask("POST", "/v2/models/m/infer", body)
+        after = snapshot(kept)
     assert before == after
     assert "town 59" in str(before)  # the snapshot goes all the way down
 

@@ -21,18 +21,12 @@ from quorate.service._errors import Refused
 from quorate.service._settings import Settings
 from quorate.service._telemetry import Log
 from quorate.service.model import Model
-from service_client import call, running
+from service_client import features, in_process, running
 
 
 def app_of(*models, log=None, keys=False, **told):
     settings = Settings(models={model.name: model.name for model in models}, keys=keys, pace_ms=0, **told)
     return make_app(models, settings, log=log)
-
-
-def features(*rows):
-    values = np.array(rows, dtype=float)
-    data = {"name": "features", "shape": list(values.shape), "datatype": "FP64", "data": values.ravel().tolist()}
-    return json.dumps({"inputs": [data]}).encode()
 
 
 @pytest.mark.parametrize("path", ["/v2/health/ready", "/v2/models/m/ready", "/v2/models/m/versions/1/ready"])
@@ -46,16 +40,12 @@ def test_ready_is_what_a_probe_of_the_ledger_says(path):
 
     model.ledger.probe = probe
 
-    async def main():
-        async with running(app_of(model, log=log)) as app:
-            got = []
-            for cause in ("", "disk_full", "missing", ""):
-                wrong[:] = [cause] if cause else []
-                await asyncio.sleep(0.3)  # a probe counts for a moment
-                got.append(await call(app, "GET", path))
-            return got
-
-    got = asyncio.run(main())
+    got = []
+    with in_process(app_of(model, log=log)) as ask:
+        for cause in ("", "disk_full", "missing", ""):
+            wrong[:] = [cause] if cause else []
+            time.sleep(0.3)  # a probe counts for a moment
+            got.append(ask("GET", path))
     assert [(one.status, one.code) for one in got[1:3]] == [(503, "not_ready")] * 2
     assert [got[0].status, got[3].status] == [200, 200]
     lines = [json.loads(line) for line in text.getvalue().splitlines()]
@@ -67,18 +57,13 @@ def test_a_ledger_that_does_not_answer_is_not_waited_for():
     model, hung = fake_model(), threading.Event()
     model.ledger.probe = hung.wait
     model.ledger.view = hung.wait
-
-    async def main():
-        async with running(app_of(model)) as app:
-            start = time.monotonic()
-            asked = [call(app, "GET", path) for path in ("/v2/health/ready", "/v2/health/ready", "/metrics")]
-            got = await asyncio.gather(*asked)
-            waited = time.monotonic() - start
-            hung.set()
-            await asyncio.sleep(0.1)
-            return [one.status for one in got], waited, (await call(app, "GET", "/v2/health/ready")).status
-
-    statuses, waited, after = asyncio.run(main())
+    with in_process(app_of(model)) as ask:
+        start = time.monotonic()
+        got = ask.together(*(("GET", path) for path in ("/v2/health/ready", "/v2/health/ready", "/metrics")))
+        waited = time.monotonic() - start
+        hung.set()
+        time.sleep(0.1)
+        statuses, after = [one.status for one in got], ask("GET", "/v2/health/ready").status
     assert statuses == [503, 503, 200]
     assert waited < 30  # two seconds, and room for a busy machine: whoever waited for it would wait for ever
     assert after == 200
@@ -102,15 +87,12 @@ def test_a_stop_does_not_wait_for_a_ledger_that_hangs(monkeypatch):
 
 
 def test_every_model_has_one_version():
-    async def main():
-        async with running(app_of(fake_model())) as app:
-            paths = ["/v2/models/m/versions/1", "/v2/models/m/versions/1/ready", "/v2/models/m/versions/2"]
-            got = [await call(app, "GET", path) for path in paths]
-            got.append(await call(app, "POST", "/v2/models/m/versions/1/infer", features([1, 0, 0])))
-            got.append(await call(app, "POST", "/v2/models/m/versions/2/infer", features([1, 0, 0])))
-            return [one.status for one in got], got[0].json["versions"]
-
-    assert asyncio.run(main()) == ([200, 200, 404, 200, 404], ["1"])
+    with in_process(app_of(fake_model())) as ask:
+        paths = ["/v2/models/m/versions/1", "/v2/models/m/versions/1/ready", "/v2/models/m/versions/2"]
+        got = [ask("GET", path) for path in paths]
+        got += [ask("POST", f"/v2/models/m/versions/{number}/infer", features([1, 0, 0])) for number in (1, 2)]
+    assert [one.status for one in got] == [200, 200, 404, 200, 404]
+    assert got[0].json["versions"] == ["1"]
 
 
 def test_a_refused_ledger_leaves_the_other_models_alone():
@@ -118,22 +100,16 @@ def test_a_refused_ledger_leaves_the_other_models_alone():
     bad = Model.of_refused("bad", SimpleNamespace(find_key=keys.get, read_keys=lambda: None))
     good.ledger.add("qk_a_x", "admin")
     keys["qk_b_y"] = good.ledger.keys["qk_a_x"]
-
-    async def main():
-        async with running(app_of(good, bad, keys=True)) as app:
-
-            async def ask(name, token):
-                headers = {"authorization": f"Bearer {token}"}
-                return (await call(app, "POST", f"/v2/models/{name}/infer", features([1, 0, 0]), headers)).code
-
-            got = [await ask("good", "qk_a_x"), await ask("bad", "qk_b_y"), await ask("bad", "qk_a_x")]
-            got.append(await ask("nothing", "qk_a_x"))
-            pages = [await call(app, "GET", path, headers={"authorization": "Bearer qk_a_x"}) for path in ("/metrics",)]
-            return got, [one.status for one in pages], (await call(app, "GET", "/v2/health/ready")).status
-
-    codes, pages, ready = asyncio.run(main())
+    asked = [("good", "qk_a_x"), ("bad", "qk_b_y"), ("bad", "qk_a_x"), ("nothing", "qk_a_x")]
+    with in_process(app_of(good, bad, keys=True)) as ask:
+        codes = [
+            ask("POST", f"/v2/models/{name}/infer", features([1, 0, 0]), {"authorization": f"Bearer {token}"}).code
+            for name, token in asked
+        ]
+        metrics = ask("GET", "/metrics", headers={"authorization": "Bearer qk_a_x"})
+        ready = ask("GET", "/v2/health/ready")
     assert codes == ["", "ledger_refused", "unauthenticated", "unauthenticated"]
-    assert (pages, ready) == ([200], 200)
+    assert (metrics.status, ready.status) == (200, 200)
 
 
 # Whose turn it is.
