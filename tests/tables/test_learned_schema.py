@@ -20,7 +20,7 @@ from quorate.core.privacy import Budget, Cost
 from quorate.models.linear import PrivateLogisticRegression
 from quorate.tables import Category, Date, Number, Reading, Schema, Text
 from quorate.tables import learned as learning
-from quorate.tables.containers import open_column
+from quorate.tables.containers import open_column, open_table
 from quorate.tables.cut_tree import CutTree, most_cells
 from quorate.tables.dates import read_moments
 from quorate.tables.features import AdditiveColumns
@@ -148,6 +148,20 @@ def test_kinds_of_values():
     }
     kinds = kinds_of_values(open_column(list(expected)))
     assert [ValueKind(kind).name for kind in kinds] == list(expected.values())
+
+
+def test_columns_of_a_learned_schema_read_gaps_as_the_schema_has_counted_them():
+    with entropy_tape(3):
+        schema = Schema.from_private({"job": ["a", "", "b", "NA"] * 1000}, epsilon=4.0, delta=1e-6)
+    columns = AdditiveColumns.from_schema(schema).fit(None)
+    encoded = columns.encode(open_table({"job": ["a", "", "b", "NA"] * 1000}))
+    np.testing.assert_allclose(encoded.mean(axis=0), columns.known_shares()[0], atol=0.02)
+
+
+def test_columns_are_not_read_by_other_rules_than_those_of_their_schema():
+    schema = Schema({"pay": Number(low=0, high=9)}, reading=Reading(decimal=","))
+    with pytest.raises(InvalidInput, match="rules for reading"):
+        AdditiveColumns.from_schema(schema)
 
 
 def test_a_schema_is_learned_by_declared_rules():

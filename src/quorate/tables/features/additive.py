@@ -34,6 +34,7 @@ from quorate.tables.features.blocks import (
 from quorate.tables.features.fourier import FourierFeatures, make_fourier_features
 from quorate.tables.features.interactions import Interaction, make_interactions
 from quorate.tables.features.words import Words, number_for, words_from_public
+from quorate.tables.reading import DEFAULT_READING
 from quorate.tables.schema import Schema
 
 _CUTS = 8
@@ -110,6 +111,11 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
         >>> columns.fit(None).get_feature_names_out().tolist()
         ['age', 'age from 20', 'age from 40', 'sex=f', 'sex=m', 'sex is another']
         """
+        if schema.reading != DEFAULT_READING:
+            raise InvalidInput(
+                "these columns read texts by the default rules, and the schema declares other rules for reading: pass "
+                "the numbers of schema.encode(table) instead, or leave the rules out"
+            )
         blocks = {name: block_of_kind(name, kind, schema.learned) for name, kind in schema.columns.items()}
         known = None if schema.learned is None else schema.learned.marginals
         shares = None if known is None else shares_of_blocks(blocks, known)

@@ -141,7 +141,7 @@ class Categories:
 
     def read(self, values: Column) -> NDArray[Any]:
         """Return the place of each value among the categories; every other text has the last one."""
-        codes = read_codes(raw_values(values), self.values, ()).astype(np.int32)
+        codes = read_codes(raw_values(values), self.values).astype(np.int32)
         missing = self.values.index(MISSING) if MISSING in self.values else len(self.values)
         codes[codes < 0] = missing
         return codes
