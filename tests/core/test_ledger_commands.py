@@ -210,7 +210,7 @@ def test_an_export_is_held_against_the_ledger(model, tmp_path, capsys):
         (model / name).unlink(missing_ok=True)
     assert shown(capsys, "ledger", "verify", model).out.startswith("sound: ")
     assert "the ledger was rolled back" in shown(capsys, "ledger", "verify", model, "--export", out, code=1).err
-    assert "cannot be read" in shown(capsys, "ledger", "verify", model, "--export", tmp_path / "none", code=1).err
+    assert "No such file" in shown(capsys, "ledger", "verify", model, "--export", tmp_path / "none", code=1).err
 
 
 def test_keys_are_made_listed_and_revoked(model, capsys):
@@ -359,5 +359,6 @@ def test_shares_are_given_changed_and_shown(model, capsys):
     again = json.loads(shown(capsys, "keys", "rotate", model, made["id"], "--json").out)
     assert again["id"] == made["id"]
     assert again["key"] != made["key"]
-    for wrong in (("--budget", "2"), ("--no-quorums", "-1"), ("--lift", "colour"), ("--per-phase", "1")):
+    shown(capsys, "keys", "change", model, made["id"], "--lift", "colour", code=2)
+    for wrong in (("--budget", "2"), ("--no-quorums", "-1"), ("--per-phase", "1")):
         shown(capsys, "keys", "change", model, made["id"], *wrong, code=1)

@@ -219,14 +219,14 @@ def test_fit_plans_by_a_public_table_or_not_at_all(tmp_path, capsys):
     bill = json.loads(capsys.readouterr().out)
     assert bill["plan"] is not None
     (tmp_path / "other").mkdir()
-    assert fit_line(tmp_path / "other", learner="centroid", refresh="pool", no_quorums=400, json=False) == 0
+    assert fit_line(tmp_path / "other", learner="centroid", no_quorums=400, json=False) == 0
     assert "everlasting" in capsys.readouterr().err
 
 
 def test_the_command_fits_and_asks(tmp_path, capsys):
     table, model = write_line(tmp_path / "records.csv", 10_000, 0), tmp_path / "model"
     settings = ["--label", "y", "--classes", "no,yes", "--concept", "thresholds", "--json"]
-    settings += ["--epsilon", "8", "--delta", "1e-5", "--growth", "2", "--max-phase-size", "15000", "--out", str(model)]
+    settings += ["--epsilon", "8", "--delta", "1e-5", "--out", str(model)]
     assert main(["fit", "everlasting", str(table), *settings]) == 0
     assert json.loads(capsys.readouterr().out)["method"] == "everlasting"
     (tmp_path / "asked.csv").write_text("x\n0.95\n0.05\n")

@@ -4,12 +4,11 @@ from json import dumps
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Column, Table
 
 from quorate.auditing import Replay, Verdict, targets
 from quorate.auditing import audit as attack
 from quorate.cli.options import AsJson
-from quorate.cli.output import check_report, show_step
+from quorate.cli.output import check_report, show_rows, show_step
 from quorate.core.checks import check_count
 from quorate.core.errors import InvalidInput
 from quorate.core.progress import hidden_progress, progress
@@ -75,19 +74,20 @@ def _as_dict(verdicts: dict[str, Verdict], replays: dict[str, Replay]) -> dict[s
 
 
 def _show(verdicts: dict[str, Verdict], replays: dict[str, Replay]) -> None:
+    claims = [
+        {
+            "claim of": name,
+            "epsilon": f"{verdict.claim[0]:.3f}",
+            "at delta": f"{verdict.claim[1]:.3g}",
+            "shown": f"{verdict.lower_bound:.3f}",
+            "exact": "-" if verdict.exact is None else f"{verdict.exact:.3f}",
+            "ratio": f"{verdict.ratio:.3f}{' BROKEN' if verdict.violated else ''}",
+        }
+        for name, verdict in verdicts.items()
+    ]
+    show_rows(claims, is_result=True, limit=len(claims), title="Claims, and what attacks showed")
     console = Console()
-    table = Table(
-        Column("claim of", no_wrap=True),
-        *(Column(head, justify="right", no_wrap=True) for head in ("epsilon", "at delta", "shown", "exact", "ratio")),
-        title="Claims, and what attacks showed",
-    )
-    for name, verdict in verdicts.items():
-        (epsilon, delta), bound = verdict.claim, verdict.lower_bound
-        exact = "-" if verdict.exact is None else f"{verdict.exact:.3f}"
-        ratio = f"[bold red]{verdict.ratio:.3f}[/bold red]" if verdict.violated else f"{verdict.ratio:.3f}"
-        table.add_row(name, f"{epsilon:.3f}", f"{delta:.3g}", f"{bound:.3f}", exact, ratio)
     if verdicts:
-        console.print(table)
         console.print("The attacks that came closest (in full with --json and in the report):")
     for name, verdict in verdicts.items():
         console.print(f"  {name}: {verdict.attack}", no_wrap=True, overflow="ellipsis", markup=False, highlight=False)

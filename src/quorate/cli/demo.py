@@ -4,12 +4,11 @@ from json import dumps
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
-from quorate.cli.output import check_report, show_step
+from quorate.cli.output import check_report, show_bill, show_step
 from quorate.core.checks import check_count, check_delta, check_positive
 from quorate.core.progress import progress
-from quorate.report import ReportData, write_report
+from quorate.report import write_report
 
 
 def demo(
@@ -53,16 +52,7 @@ def demo(
     if json:
         print(dumps({"report": str(path), **data.as_dict()}))
         return 0
-    _show(console, data)
+    show_bill("Asked, answered, paid", data.results or {}, as_json=False, is_result=True)
+    console.print("True outcomes are known here because everybody is made up.\n")
     console.print(f"The report: {path}", soft_wrap=True)
     return 0
-
-
-def _show(console: Console, data: ReportData) -> None:
-    table = Table(title="Asked, answered, paid", show_header=False)
-    for name, value in (data.results or {}).items():
-        table.add_row(
-            name, f"{value:,.4g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else value
-        )
-    console.print(table)
-    console.print("True outcomes are known here because everybody is made up.\n")

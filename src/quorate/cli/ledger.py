@@ -12,7 +12,7 @@ from cyclopts import App
 
 from quorate.cli.options import AsJson, ModelPath
 from quorate.cli.output import check_new_file, show_bill, show_line
-from quorate.core.errors import InvalidInput, LedgerRefused
+from quorate.core.errors import LedgerRefused
 from quorate.core.ledger import (
     Key,
     Ledger,
@@ -144,8 +144,6 @@ def _verify(model: ModelPath, *, export: Path | None = None, json: AsJson = Fals
                     check_export(opened, lines)
         problems = list(verification.problems)
         figures = {"sound": not problems, "entries": verification.entries, "head": verification.head}
-    except OSError as error:
-        raise InvalidInput(f"{export} cannot be read: {error.strerror}") from None
     except LedgerRefused as error:
         problems = [str(error)]
     if json:
@@ -177,11 +175,8 @@ def _export(model: ModelPath, *, out: Path | None = None) -> int:
         if out is None:
             _write_entries(opened, sys.stdout)
             return 0
-        try:
-            with out.open("w", encoding="utf-8") as file:
-                count = _write_entries(opened, file)
-        except OSError as error:
-            raise InvalidInput(f"{out} could not be written: {error.strerror}") from None
+        with out.open("w", encoding="utf-8") as file:
+            count = _write_entries(opened, file)
     print(f"quorate: {count:,} entries written to {out}", file=sys.stderr)
     return 0
 

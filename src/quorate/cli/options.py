@@ -6,6 +6,7 @@ An option that was given and that nothing would read is refused, not passed over
 import inspect
 import os
 from collections.abc import Callable, Container, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -118,6 +119,15 @@ def refuse_idle(command: Callable[..., Any], values: Mapping[str, Any], unused: 
         value = getattr(value, name) if is_dataclass(value) else value
         if name in unused and value != default:
             raise InvalidInput(f"--{name.replace('_', '-')} does nothing {when}: leave it out")
+
+
+@contextmanager
+def extra_needed(extra: str, what: str) -> Iterator[None]:
+    """Say what to install where a package of an extra is missing."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise InvalidInput(f"{what} needs {error.name}; install it: pip install 'quorate[{extra}]'") from error
 
 
 def use_device(device: Device) -> None:

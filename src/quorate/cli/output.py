@@ -7,19 +7,22 @@ import math
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from cyclopts import Parameter
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
+from quorate.cli.options import split_list
 from quorate.core.errors import InvalidInput
 from quorate.core.progress import LINE
 from quorate.report import check_installed
+from quorate.tables import read_table
 
 _SHOWN_ROWS = 20
 _LEAST_WIDTH = 10  # of a column whose texts are longer
@@ -137,20 +140,10 @@ def check_report(path: Path | None, *, inputs: Iterable[Path | None] = ()) -> No
         check_installed()
 
 
-def check_query_columns(table: Any, leave_out: Iterable[str], key: str | None) -> None:
-    """Refuse --leave-out and --key if they name columns that the queries do not have."""
-    for option, name in (*(("--leave-out", name) for name in leave_out), *([("--key", key)] if key else [])):
-        if name not in table.column_names:
-            raise InvalidInput(f"{option} names {name!r}, and the queries have no such column")
-
-
 def check_new_file(path: Path, *, inputs: Iterable[Path | None] = ()) -> None:
     """Refuse a file that could not be written, or that is read, before anything is done for it."""
-    try:
-        if path.is_dir():
-            raise InvalidInput(f"{path} cannot be written: it is a folder")
-    except OSError as error:  # a name that is too long
-        raise InvalidInput(f"{path} cannot be written: {error.strerror}") from None
+    if path.is_dir():
+        raise InvalidInput(f"{path} cannot be written: it is a folder")
     if any(read is not None and read.resolve() == path.resolve() for read in inputs):
         raise InvalidInput(f"{path} cannot be written: it is an input of this command")
     if not path.parent.is_dir():
@@ -177,10 +170,49 @@ class Keys:
     name: str
     values: Sequence[Any]
 
-    @classmethod
-    def of(cls, table: Any, column: str | None) -> "Keys":
-        """Return the values of a column, or the numbers of the rows."""
-        return cls("row", range(1, len(table) + 1)) if column is None else cls(column, table[column].to_pylist())
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class QueryOptions:
+    """How queries are read, and where their answers go.
+
+    Parameters
+    ----------
+    out
+        The CSV file for the answers. Without it they are printed.
+    key
+        A column of the queries that names each row, such as an id. The answers show it instead of the row number, and
+        the model does not see it, unless it was fitted on it.
+    leave_out
+        Columns of the queries that the model does not know, separated by commas: they are not read.
+    json
+        Print one JSON object, with the answers if there is no --out.
+    """
+
+    out: Path | None = None
+    key: str | None = None
+    leave_out: str = ""
+    json: bool = False
+
+    def read(self, queries: Path) -> tuple[Any, Keys]:
+        """Return the table of queries, and the names of its rows."""
+        if self.out is not None:
+            check_new_file(self.out, inputs=[queries])
+        table = read_table(queries, role="query")
+        names = [("--leave-out", name) for name in split_list(self.leave_out)]
+        for option, name in [*names, *([("--key", self.key)] if self.key else [])]:
+            if name not in table.column_names:
+                raise InvalidInput(f"{option} names {name!r}, and the queries have no such column")
+        if self.key is None:
+            return table, Keys("row", range(1, len(table) + 1))
+        return table, Keys(self.key, table[self.key].to_pylist())
+
+    def select(self, table: Any, columns: Collection[str]) -> Any:
+        """Return what a model that takes these columns reads of the queries: the column of the key, if it is one."""
+        unread = set(split_list(self.leave_out))
+        if self.key is not None:
+            unread = unread - {self.key} if self.key in columns else unread | {self.key}
+        return table.drop_columns(sorted(unread))
 
 
 @dataclass
@@ -200,24 +232,24 @@ class Replies:
         return {"queries": len(self.labels)} | outcomes | self.figures
 
 
-def show_answers(replies: Replies, keys: Keys, *, scored: Sequence[Any] = (), out: Path | None, as_json: bool) -> None:
+def show_answers(replies: Replies, keys: Keys, options: QueryOptions, *, scored: Sequence[Any] = ()) -> None:
     """Write or print the answers, and print the bill. The scores of a query become a column for each scored class."""
     bill = replies.bill
-    if out is not None or not as_json:
+    if options.out is not None or not options.json:
         columns = dict(replies.beside)
         if "score" in columns:
             rows = [row or [""] * len(scored) for row in columns.pop("score")]
             columns |= {f"score_{name}": [row[position] for row in rows] for position, name in enumerate(scored)}
         text = _answers_as_csv(replies, columns, keys)
-        if out is None:
+        if options.out is None:
             sys.stdout.write(text)
         else:
-            write_file(out, text)
+            write_file(options.out, text)
     else:
         plain = [label.item() if hasattr(label, "item") else label for label in replies.labels]
         bill |= {"answers": plain, "outcomes": list(replies.outcomes)}
         bill |= {_PLURALS.get(name, name): list(values) for name, values in replies.beside.items()}
-    show_bill("The bill", bill, as_json=as_json)
+    show_bill("The bill", bill, as_json=options.json)
 
 
 def _answers_as_csv(replies: Replies, columns: Mapping[str, Sequence[Any]], keys: Keys) -> str:

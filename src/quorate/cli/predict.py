@@ -11,23 +11,14 @@ from cyclopts import Parameter
 from numpy.typing import NDArray
 
 from quorate.cli.options import Device, Trusted, split_list, use_device
-from quorate.cli.output import (
-    Keys,
-    Replies,
-    check_new_file,
-    check_query_columns,
-    check_report,
-    show_answers,
-    show_bill,
-    verdict,
-)
+from quorate.cli.output import Keys, QueryOptions, Replies, check_report, show_answers, show_bill, verdict
 from quorate.core.errors import BudgetSpent, InvalidInput
 from quorate.core.mechanisms.base import ThresholdMechanism
 from quorate.core.requests import Quote
 from quorate.models.predictors.records import Predictions
 from quorate.models.saving import Folder, PublishedFolder, load, open_folder
 from quorate.report import Claim, ReportData, proofs_for, software_versions, write_report
-from quorate.tables import FrameFormat, query_matrix, read_table
+from quorate.tables import FrameFormat, query_matrix
 
 _RELEASES = ("query release", "online release", "growing release")
 _RATE_POINTS = 20  # of the answer rate that a report plots
@@ -38,17 +29,14 @@ def predict(
     folder: Path,
     queries: Path,
     *,
-    out: Path | None = None,
+    options: QueryOptions = QueryOptions(),
     on_no_quorum: Literal["abstain", "random", "raise"] = "abstain",
     caller: str = "",
-    key: str | None = None,
     dry_run: bool = False,
     unknown: Literal["answer", "refuse"] = "answer",
-    leave_out: str = "",
     trusted: Trusted = "",
     device: Annotated[Device, Parameter(env_var="QUORATE_DEVICE")] = "auto",
     report: Path | None = None,
-    json: bool = False,
 ) -> int:
     """Answer a table of queries from a model. Exit code 1 if the budget could not pay for all of them.
 
@@ -65,45 +53,32 @@ def predict(
     queries
         The queries: a table with the columns that the model was fitted on. A label column is ignored. For a release,
         the column `query` has the queries, each as for `quorate release --ask`.
-    out
-        The CSV file for the answers. Without it they are printed.
     on_no_quorum
         What to do if the teachers do not agree: leave the answer empty, draw a label, or end with exit code 1.
     caller
         The name of the caller. Answers are remembered for each caller separately.
-    key
-        A column of the queries that names each row, such as an id. The answers show it instead of the row number, and
-        the model does not see it, unless it was fitted on it.
     dry_run
         Ask nothing: show what the queries would cost and how many can be paid for. Exit code 1 if some may be refused.
     unknown
         What to do with a query whose category was not declared: answer it as none of the declared categories, and
         report how many there are; or refuse all queries before anything is spent.
-    leave_out
-        Columns of the queries that the model does not know, separated by commas: they are not read.
     device
         Where ballots are counted: on the CPU, on a GPU ("cuda"), or on a GPU if there is one. The ballots are the same.
     report
         An HTML page to write: what was spent, the answer rate, the labels released, the plan.
-    json
-        Print one JSON object, with the answers if there is no --out.
     """
     if device != "auto":
         use_device(device)
-    if out is not None:
-        check_new_file(out, inputs=[queries])
-    check_report(report, inputs=[queries, out])
+    check_report(report, inputs=[queries, options.out])
     opened = open_folder(folder)
-    _check_request(opened, dry_run=dry_run, writes=not (out is report is None), reports=report is not None)
+    _check_request(opened, dry_run=dry_run, writes=not (options.out is report is None), reports=report is not None)
     if opened.kind in _RELEASES:
-        return _ask_release(opened, queries, out=out, caller=caller, as_json=json)
-    rows, keys, notes = _read_queries(
-        opened, queries, key=key, leave_out=split_list(leave_out) if leave_out else [], unknown=unknown
-    )
+        return _ask_release(opened, queries, options, caller)
+    rows, keys, notes = _read_queries(opened, queries, options, unknown=unknown)
     model = load(opened, trusted=split_list(trusted) if trusted else None)  # a changed file or manifest is refused here
     try:
         if dry_run:
-            return _show_quote(opened, model, rows, caller, notes, as_json=json)
+            return _show_quote(opened, model, rows, caller, notes, as_json=options.json)
         spent_before = model.spent_epsilon() if report is not None else 0.0
         replies = _ask_model(opened, model, rows, caller=caller, on_no_quorum=on_no_quorum)
         if report is not None:
@@ -112,7 +87,7 @@ def predict(
         if hasattr(model, "session_"):
             model.session_.close()  # the next command opens the folder
     replies.figures |= notes
-    show_answers(replies, keys, scored=_score_names(model), out=out, as_json=json)
+    show_answers(replies, keys, options, scored=_score_names(model))
     why = _CLOSED_PHASE if opened.kind == "everlasting" else "the budget cannot pay for them"
     return verdict(replies.bill, on_no_quorum, why=why)
 
@@ -213,27 +188,24 @@ def _show_quote(folder: Folder, model: Any, rows: Any, caller: str, notes: dict[
     return 1 if quote.refused else 0
 
 
-def _ask_release(folder: Folder, queries: Path, *, out: Path | None, caller: str, as_json: bool) -> int:
+def _ask_release(folder: Folder, queries: Path, options: QueryOptions, caller: str) -> int:
     """Ask a release the queries of a table, in its column "query". A published release charges nothing."""
     from quorate.cli.release_tables import ask_release
 
-    table = read_table(queries, role="query")
+    table, _ = options.read(queries)
     if "query" not in table.column_names:
         raise InvalidInput("the queries of a release must be in a column 'query', each as for --ask of quorate release")
     texts = [str(query) for query in table["query"].to_pylist()]
-    return ask_release(folder, texts, out=out, caller=caller, as_json=as_json)
+    return ask_release(folder, texts, out=options.out, caller=caller, as_json=options.json)
 
 
 def _read_queries(
-    folder: Folder, queries: Path, *, key: str | None, leave_out: list[str], unknown: str
+    folder: Folder, queries: Path, options: QueryOptions, *, unknown: str
 ) -> tuple[Any, Keys, dict[str, Any]]:
     """Return the queries as the model takes them, the names of their rows, and unknown categories for the bill."""
-    table = read_table(queries, role="query")
-    check_query_columns(table, leave_out, key)
-    keys, schema = Keys.of(table, key), folder.schema()
-    columns = schema.columns if schema is not None else folder.manifest.get("feature_names") or ()
-    unread = {*leave_out} - {key} if key in columns else {*leave_out, *([key] if key else [])}
-    table = table.drop_columns(sorted(unread))
+    table, keys = options.read(queries)
+    schema = folder.schema()
+    table = options.select(table, folder.manifest.get("feature_names") or () if schema is None else schema.columns)
     if schema is None:
         return rows_of_model(folder, table), keys, {}
     rows = (schema.refusing_unknown() if unknown == "refuse" else schema).encode(table, role="query")

@@ -16,18 +16,16 @@ from rich.console import Console
 
 from quorate.cli.fit_methods import Method
 from quorate.cli.options import AsJson, options_of, refuse_idle, split_list
-from quorate.cli.output import check_apart, check_new_folder, check_report, show_rows
+from quorate.cli.output import check_apart, check_new_folder, check_report, show_bill, show_rows
 from quorate.cli.reading import FileOptions, warn_of_delta
 from quorate.cli.release_tables import (
     Subject,
     ask_release,
     columns_file,
     names_in,
-    private_records,
-    public_records,
     refuse_undeclared,
     show_online,
-    show_release,
+    warn_of_gaps,
     write_synthetic,
 )
 from quorate.cli.signatures import with_options
@@ -42,8 +40,7 @@ from quorate.release.domain import make_domain
 from quorate.release.plan import plan_release
 from quorate.release.synthetic import MOST_ROWS
 from quorate.release.utility import simulate_utility
-from quorate.report.release import write_release_report
-from quorate.tables import read_table
+from quorate.report.release import release_bill, write_release_report
 
 _SYNTHETIC_FILE = "synthetic.csv"
 _FILES = "encoding separator skip_last"
@@ -168,6 +165,11 @@ class ReleaseOptions(FileOptions):
         """How answers are given, as `QueryRelease.answer` takes it."""
         return {"band": self.band, "counts": self.counts}
 
+    @property
+    def subject_settings(self) -> dict[str, Any]:
+        """Which columns of the tables are not released, and how the private file is written, as `Subject` takes it."""
+        return {"left_out": split_list(self.leave_out), "groups": self.groups, **self.file_settings()}
+
     def declared_columns(self) -> Columns | None:
         """Return what the file of --columns declares."""
         return None if self.columns is None else Columns.load(self.columns)
@@ -241,9 +243,7 @@ def _parse_subject(options: ReleaseOptions, table: Path | None) -> Subject:
             "--workload names the queries: marginals:2, thresholds:COLUMN, ranges:COLUMN, hierarchy:COLUMN, "
             "expressions:FILE, boxes:COLUMN,COLUMN or halfspaces:COLUMN,COLUMN"
         )
-    subject = Subject.parse(options.workload, split_list(options.leave_out))
-    subject.file_settings = options.file_settings()
-    return subject
+    return Subject.parse(options.workload, **options.subject_settings)
 
 
 def _check_out(options: ReleaseOptions) -> Path:
@@ -274,7 +274,15 @@ def _publish(
             figures["utility"] = utility.as_dict()
         elif utility is not None:
             print(utility.summary(), file=sys.stderr)
-    return show_release(release, queries, options.out, options.reading, figures, as_json=options.json)
+    answers = release.answer(queries, **options.reading).to_pylist() if queries else []
+    warn_of_gaps(answers)
+    bill = {**release_bill(release), **figures, "folder": str(options.out), "answers": answers}
+    if not options.json:
+        show_rows(answers)
+    show_bill(f"The release in {options.out}", bill, as_json=options.json)
+    for note in () if options.json else release.notes_:
+        print(f"Note: {note}.", file=sys.stderr)
+    return 0
 
 
 def _release_once(subject: Subject, table: Path, options: ReleaseOptions, settings: Mapping[str, Any]) -> int:
@@ -283,9 +291,8 @@ def _release_once(subject: Subject, table: Path, options: ReleaseOptions, settin
     queries = parse_queries(options.queries, subject.about)
     _check_out(options)
     check_report(options.report, inputs=[table, options.public, options.columns])
-    public = public_records(subject, options.public, options.groups)
-    private, people = private_records(subject, table, options.groups)
-    subject.check_left_out(options.groups)
+    public = subject.read_public(options.public)
+    private, people = subject.read_private(table)
     warn_of_delta(release.delta, private, people)
     auto_cuts = AutoCuts.of(subject.about, release.columns, public)
     domain = make_domain(subject.about, public, release.columns if auto_cuts is None else auto_cuts.widest)
@@ -305,7 +312,7 @@ def _begin_growing(subject: Subject, table: Path, options: ReleaseOptions, setti
         raise InvalidInput("--updates says how many updates there will be, at most: 24 for two years of months")
     check_new_folder(options.growing)
     settings["records_per_person"] = None if options.groups is None else settings["records_per_person"]
-    public = public_records(subject, options.public, options.groups)
+    public = subject.read_public(options.public)
     growing = GrowingRelease(subject.about, public=public, columns=options.declared_columns(), **settings)
     return _update(growing, subject, table, options)
 
@@ -315,8 +322,7 @@ def _continue_growing(table: Path, options: ReleaseOptions) -> int:
     assert options.growing is not None
     folder = open_folder(options.growing)
     growing = load(folder, kind="growing release")
-    subject = Subject(growing.subject, tuple(names_in(folder)), split_list(options.leave_out))
-    subject.file_settings = options.file_settings()
+    subject = Subject(growing.subject, tuple(names_in(folder)), **options.subject_settings)
     try:
         return _update(growing, subject, table, options)
     finally:
@@ -331,7 +337,7 @@ def _update(growing: GrowingRelease, subject: Subject, table: Path, options: Rel
     queries = parse_queries(options.queries, growing.subject)
     if queries:  # what cannot be asked is refused before anything is drawn
         growing.domain_.find_sums(queries)
-    private, people = private_records(subject, table, options.groups, lasting=True)
+    private, people = subject.read_private(table, lasting=True)
     refuse_undeclared(growing.domain_, private)
     release = growing.update(options.update, private, groups=people)
     if not growing.has_folder:
@@ -349,10 +355,10 @@ def _release_online(subject: Subject, table: Path, options: ReleaseOptions, sett
         raise InvalidInput("--online starts from public records: --public TABLE")
     out, columns = _check_out(options), options.declared_columns()
     queries = parse_queries(options.queries, subject.about)
-    public = public_records(subject, options.public, options.groups)
+    public = subject.read_public(options.public)
     online = OnlineRelease(subject.about, columns=columns, **_without_none(settings))
     make_domain(subject.about, public, columns).find(queries)  # what cannot be asked is refused before it is paid
-    private, people = private_records(subject, table, options.groups)
+    private, people = subject.read_private(table)
     online.fit(private, public, groups=people)
     save(online, out)
     return show_online(online, queries, {"folder": str(out)}, as_json=options.json)
@@ -367,7 +373,7 @@ def _plan(subject: Subject, options: ReleaseOptions, settings: Mapping[str, Any]
     check_report(options.report, inputs=[options.public, options.columns])
     if options.records is None:
         raise InvalidInput("--plan reads no private record: --records says how many there are")
-    public = 0 if options.public is None else subject.records(read_table(options.public, role="public"))
+    public = 0 if options.public is None else subject.read_public(options.public)
     numbers: dict[str, Any] = {"records": options.records, "public": public, "columns": options.declared_columns()}
     plan = plan_release(subject.about, **numbers, **_without_none(settings))
     if options.report is not None:

@@ -18,7 +18,6 @@ from quorate.models.saving import Folder, load
 from quorate.release import OnlineRelease, QueryRelease, Workload
 from quorate.release.answers import parse_queries, shown_answers
 from quorate.release.domain import Domain
-from quorate.report.release import release_bill
 from quorate.tables import Number, Schema, read_table
 from quorate.tables.containers import is_arrow, open_columns, shown_names
 from quorate.tables.results import make_table, parquet_bytes
@@ -30,61 +29,69 @@ _MOVED = 5  # of those that are answered at another cut
 
 
 class Subject:
-    """What `--workload` says: a workload of tables, or boxes or halfspaces over columns of numbers."""
+    """What `--workload` says, a workload of tables or a class over columns of numbers, and how tables are read for it.
 
-    def __init__(self, about: Workload | Concept, names: tuple[str, ...] = (), left_out: Sequence[str] = ()) -> None:
-        self.about, self.names = about, names
-        self.left_out = left_out  # columns of the tables that are not read
-        self.file_settings: Mapping[str, Any] = {}  # how the private file is written
+    `names` are the columns of such a class. `left_out` and `groups` are columns that are not released.
+    """
+
+    def __init__(
+        self,
+        about: Workload | Concept,
+        names: tuple[str, ...] = (),
+        *,
+        left_out: Sequence[str] = (),
+        groups: str | None = None,
+        **file_settings: Any,
+    ) -> None:
+        self.about, self.names, self.left_out, self.groups = about, names, left_out, groups
+        self._file_settings = file_settings  # how the private file is written
         self._seen: set[str] = set()  # columns of the tables that were read, these among them
 
     @classmethod
-    def parse(cls, text: str, left_out: Sequence[str] = ()) -> "Subject":
+    def parse(cls, text: str, **settings: Any) -> "Subject":
         """Return the subject that one word says."""
         kind, _, rest = text.partition(":")
         if kind not in ("boxes", "halfspaces"):
             try:
-                return cls(Workload.parse(text), (), left_out)
+                return cls(Workload.parse(text), **settings)
             except InvalidInput as error:
                 raise InvalidInput(f"{error}; or boxes:COLUMN,... or halfspaces:COLUMN,COLUMN") from None
         names = tuple(name.strip() for name in rest.split(",") if name.strip())
         if not names or len(set(names)) != len(names):
             raise InvalidInput(f"{kind} are over different columns of numbers: {kind}:COLUMN,COLUMN, not {text!r}")
-        return cls(Boxes(len(names)) if kind == "boxes" else Halfspaces(len(names)), names, left_out)
+        return cls(Boxes(len(names)) if kind == "boxes" else Halfspaces(len(names)), names, **settings)
 
-    def records(self, table: Any) -> Any:
-        """Return a table as the release takes it: its columns, or those of points, with NaN for non-numbers."""
-        self._seen |= set(table.column_names)
-        if not self.names:
-            return table.drop_columns([name for name in self.left_out if name in table.column_names])
-        return np.stack([read_numbers(column) for column in open_columns(table, self.names).values()], axis=1)
+    def read_private(self, path: Path, *, lasting: bool = False) -> tuple[Any, Any]:
+        """Return the private records, and whose they are where a column says so, by `lasting` names if others follow.
 
-    def check_left_out(self, groups: str | None) -> None:
-        """Refuse a name that no table has: if it is mistyped, the column that was meant would be released."""
-        if lacking := [name for name in self.left_out if name not in {*self._seen, groups}]:
+        A column to leave out that no table has is refused: the column that was meant would be released.
+        """
+        table, people = read_table(path, role="private", **self._file_settings), None
+        if self.groups is not None:
+            if self.groups not in table.column_names:
+                raise InvalidInput(f"--groups names {self.groups!r}, and the private table has no such column")
+            people = Schema({"": Number()}, groups=self.groups).people(table, lasting=lasting)
+        records = self._records(table)
+        if lacking := [name for name in self.left_out if name not in self._seen]:
             raise InvalidInput(
                 f"--leave-out names {shown_names(lacking)}, and no table has such a column; the columns are "
                 f"{shown_names(sorted(self._seen))}"
             )
+        return records, people
 
+    def read_public(self, path: Path | None) -> Any:
+        """Return the public records, or None."""
+        if path is None:
+            return None
+        return self._records(read_table(path, role="public", encoding=self._file_settings.get("encoding")))
 
-def private_records(subject: Subject, path: Path, groups: str | None, *, lasting: bool = False) -> tuple[Any, Any]:
-    """Return the private records, and whose they are where a column says so, by `lasting` names if others follow."""
-    table = read_table(path, role="private", **subject.file_settings)
-    if groups is None:
-        return subject.records(table), None
-    if groups not in table.column_names:
-        raise InvalidInput(f"--groups names {groups!r}, and the private table has no such column")
-    people = Schema({"": Number()}, groups=groups).people(table, lasting=lasting)  # as `quorate fit` does
-    return subject.records(table.drop_columns(groups)), people
-
-
-def public_records(subject: Subject, path: Path | None, groups: str | None) -> Any:
-    """Return the public records; names of people are no column to release."""
-    if path is None:
-        return None
-    table = read_table(path, role="public", encoding=subject.file_settings.get("encoding"))
-    return subject.records(table.drop_columns(groups) if groups in table.column_names else table)
+    def _records(self, table: Any) -> Any:
+        """Return a table as the release takes it: its columns, or those of points, with NaN for non-numbers."""
+        self._seen |= set(table.column_names)
+        if not self.names:
+            unread = {*self.left_out, self.groups}
+            return table.drop_columns([name for name in table.column_names if name in unread])
+        return np.stack([read_numbers(column) for column in open_columns(table, self.names).values()], axis=1)
 
 
 def refuse_undeclared(domain: Domain, private: Any) -> None:
@@ -105,27 +112,6 @@ def names_in(folder: Folder) -> list[str]:
     """Return the names of the columns that the points of a release have; none for a release of tables."""
     text = folder.contents.get(COLUMNS_FILE)
     return [] if text is None else [str(name) for name in json.loads(text)["columns"]]
-
-
-def show_release(
-    release: QueryRelease,
-    queries: Sequence[Any],
-    out: Path,
-    reading: Mapping[str, Any],
-    figures: Mapping[str, Any] = MappingProxyType({}),
-    *,
-    as_json: bool,
-) -> int:
-    """Print the answers of a release that was published, and what it promises."""
-    answers = release.answer(queries, **reading).to_pylist() if queries else []
-    warn_of_gaps(answers)
-    bill = {**release_bill(release), **figures, "folder": str(out), "answers": answers}
-    if not as_json:
-        show_rows(answers)
-    show_bill(f"The release in {out}", bill, as_json=as_json)
-    for note in () if as_json else release.notes_:
-        print(f"Note: {note}.", file=sys.stderr)
-    return 0
 
 
 def ask_release(

@@ -12,11 +12,10 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from quorate.cli.options import AsJson, Device, ModelPath, Trusted, split_list, use_device
-from quorate.cli.output import Keys, Replies, check_new_file, check_query_columns, show_answers, verdict
+from quorate.cli.options import Device, ModelPath, Trusted, extra_needed, split_list, use_device
+from quorate.cli.output import QueryOptions, Replies, show_answers, verdict
 from quorate.cli.signatures import options_from, with_options
 from quorate.core.errors import InvalidInput
-from quorate.tables import read_table
 from quorate.tables.results import Table, make_table
 from quorate.tables.values import kind_of_type, raw_column, read_texts
 
@@ -27,16 +26,13 @@ def ask(
     url: str,
     queries: Path,
     *,
+    options: QueryOptions = QueryOptions(),
     model: str | None = None,
     key_file: Path | None = None,
-    out: Path | None = None,
     on_no_quorum: Literal["abstain", "raise"] = "abstain",
-    key: str | None = None,
-    leave_out: str = "",
     id: str | None = None,
     seconds: float = 300.0,
     insecure: bool = False,
-    json: AsJson = False,
 ) -> int:
     """Answer a table of queries from a model on a server. Exit code 1 if the budget could not pay for all of them.
 
@@ -56,14 +52,8 @@ def ask(
         The name of the model. It may be omitted if the key opens only one model.
     key_file
         A file that contains the key, and that nobody else may read.
-    out
-        The CSV file for the answers. Without it they are printed.
     on_no_quorum
         What to do if the teachers do not agree: leave the answer empty, or end with exit code 1.
-    key
-        A column of the queries that names each row, as for `quorate predict`.
-    leave_out
-        Columns of the queries that the model does not know, separated by commas: they are not sent.
     id
         The id of a call that was abandoned: what was answered then is not charged again.
     seconds
@@ -71,24 +61,17 @@ def ask(
     insecure
         Send the key over plain HTTP to another machine.
     """
-    try:
+    with extra_needed("client", "a client"):
         from quorate.service.client import Client
-    except ModuleNotFoundError as error:
-        raise InvalidInput(f"a client needs {error.name}; install it: pip install 'quorate[client]'") from error
-    if out is not None:
-        check_new_file(out, inputs=[queries])
-    table, unread = read_table(queries, role="query"), split_list(leave_out)
-    check_query_columns(table, unread, key)
-    keys = Keys.of(table, key)
+    table, keys = options.read(queries)
     secret = _read_key(key_file)
     with Client(url, model=model, key=secret, seconds=seconds, insecure=insecure) as client:
         with _warn_of_silence(seconds):
             metadata = client.metadata()
-        inputs = [column["name"] for column in metadata["inputs"]]
-        table = table.drop_columns([name for name in {*unread, *([key] if key else [])} if name not in inputs])
+        table = options.select(table, [column["name"] for column in metadata["inputs"]])
         columns = client.ask(_as_texts(table, metadata), id=id).to_pydict()
     replies = Replies(columns.pop("answer"), columns.pop("outcome"), columns)
-    show_answers(replies, keys, out=out, as_json=json)
+    show_answers(replies, keys, options)
     return verdict(replies.bill, on_no_quorum)
 
 
@@ -120,12 +103,12 @@ def _read_key(path: Path | None) -> str | None:
     """Return the key in a file that nobody else may read; None where no file is named: then the environment has it."""
     if path is None:
         return None
+    if os.stat(path).st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise InvalidInput(f"{path} may be read by others on this machine; close it: chmod 600 {path}")
     try:
-        if os.stat(path).st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-            raise InvalidInput(f"{path} may be read by others on this machine; close it: chmod 600 {path}")
-        return path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"no key can be read from {path}: {getattr(error, 'strerror', 'no text')}") from None
+        return path.read_text(encoding="ascii").strip()
+    except UnicodeDecodeError:
+        raise InvalidInput(f"{path} must hold a key, as `quorate keys add` printed it, got other bytes") from None
 
 
 def _server_options() -> Iterator[inspect.Parameter]:
@@ -163,10 +146,8 @@ def serve(
     """
     from quorate.models.saving import PublishedFolder, open_folder
 
-    try:
+    with extra_needed("service", "a server"):
         from quorate.service import Settings, serve
-    except ModuleNotFoundError as error:
-        raise InvalidInput(f"a server needs {error.name}; install it: pip install 'quorate[service]'") from error
     port, host, keys = settings["port"], settings["host"], settings["keys"]
     if not 0 <= port < 2**16:
         raise InvalidInput(f"port must be a number from 0 to 65535, got {port}")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
-from quorate.cli.options import AsJson, Trusted, split_list
+from quorate.cli.options import AsJson, Trusted, extra_needed, split_list
 from quorate.cli.output import check_new_folder, show_bill
 from quorate.core.errors import InvalidInput
 
@@ -30,13 +30,11 @@ Corrupt = Annotated[
 
 def _sites() -> Any:
     """Return the package, or say what it needs."""
-    try:
+    with extra_needed("sites", "a federation"):
         import cryptography  # noqa: F401
         import httpx  # noqa: F401
         import msgspec  # noqa: F401
         import uvicorn  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise InvalidInput(f"a federation needs {error.name}; install it: pip install 'quorate[sites]'") from error
     from quorate.service import sites
 
     return sites
@@ -157,10 +155,7 @@ def _schema_file(schema: Path | None, digest: str) -> dict[str, bytes] | None:
 
     from quorate.tables import SCHEMA_FILE
 
-    try:
-        content = None if schema is None else schema.read_bytes()
-    except OSError as error:
-        raise InvalidInput(f"{schema} cannot be read: {error.strerror}") from None
+    content = None if schema is None else schema.read_bytes()
     if (content is None) != (digest == "") or (content is not None and sha256(content).hexdigest() != digest):
         raise InvalidInput(
             "the sites were fitted with a schema: give its file, schema.json of any site's model, as --schema"
