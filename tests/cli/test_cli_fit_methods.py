@@ -56,7 +56,7 @@ def test_help_lists_the_methods(capsys):
     assert main(["fit", "--help"]) == 0
     shown = capsys.readouterr()
     assert [method for method in TAKEN if f"│ {method} " not in shown.out] == []
-    assert "Example: quorate fit subsample visits.csv" in flat(shown.out)
+    assert "Example: quorate fit linear visits.csv" in flat(shown.out)
     assert shown.err == ""
 
 

@@ -134,7 +134,7 @@ def test_ids_are_left_out_and_gaps_change_nothing_that_is_written(tables, capsys
     options = ["--label", "outcome", "--queries", "50", "--epsilon", "4"]
     assert main(["start", "visits.csv", *options, *given, "--run"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "Not used: visit_id" in shown
+    assert "names are those of ids: visit_id" in shown
     assert "--leave-out visit_id" in shown
     runpy.run_path("quorate-start/script.py")
     assert "differentially private" in capsys.readouterr().out

@@ -1,9 +1,9 @@
 """Fit a model on a table of private records. Each method is a subcommand with its own options.
 
-The encoding of columns as numbers is never learned from private records. It comes from a public table with the same
-columns (--public), or from a schema (--schema); a table of numbers needs neither.
+What columns hold is never read off private records. It comes from a public table with the same columns (--public) or
+from a schema (--schema). Without both, a linear model learns it with noise, and other methods take numbers alone.
 
-Example: `quorate fit subsample visits.csv --label outcome --classes ill,well --out model`
+Example: `quorate fit linear visits.csv --label outcome --classes ill,well --out model`
 """
 
 import sys
@@ -100,10 +100,8 @@ def __getattr__(name: str) -> Any:
 
 
 fit = App(name="fit", help_format="markdown")
-for _name, _method in METHODS.items():
-    fit.command(
-        f"quorate.cli.fit:fit {_name}", name=_name, help=_method.help, sort_key=0 if _name == "subsample" else 1
-    )
+for _rank, (_name, _method) in enumerate(METHODS.items()):
+    fit.command(f"quorate.cli.fit:fit {_name}", name=_name, help=_method.help, sort_key=_rank)
 
 
 def _run(

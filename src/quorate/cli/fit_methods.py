@@ -111,6 +111,26 @@ def _concept(name: str, example: str, help: str, **settings: Any) -> Method:
 
 
 METHODS = {
+    "linear": Method(
+        """\
+Fit a publishable logistic regression with probabilities, or a regression of numbers (--bounds, --largest).
+
+A public table (--public) or a schema (--schema) says what the columns hold; neither needs labels. Without both, the
+model learns that from the records, within the same epsilon. The report plots what each column adds, with error bars.
+Several labels, separated by commas, are columns of 0 and 1, or of two --classes.
+
+Example: `quorate fit linear visits.csv --label outcome --public survey.csv --groups patient --out model`
+""",
+        tuple(f"models.linear:Private{family}Regression" for family in ("Logistic", "Linear", "Poisson")),
+        extra="account cuts cross waves",
+        helps={
+            "bounds": "The label is a number between these two, such as 0,250. Declare them; do not read them from the "
+            "records.",
+            "largest": "The label is a count, at most this large.",
+        },
+        title="A linear model",
+        proofs="linear",
+    ),
     "subsample": Method(
         """\
 Fit teachers on disjoint parts of the records, for `quorate predict` and `quorate serve`.
@@ -132,26 +152,6 @@ On a cluster: `quorate fit subsample visits/*.parquet --cluster tcp://head:8786 
             "prior": "The shares of the classes, such as no=0.9,yes=0.1, or holdout for an estimate. Read from the "
             "public table if it has labels.",
         },
-    ),
-    "linear": Method(
-        """\
-Fit a publishable logistic regression with probabilities, or a regression of numbers (--bounds, --largest).
-
-A public table (--public) or a schema (--schema) says what the columns hold; neither needs labels. Without both, the
-model learns that from the records, within the same epsilon. The report plots what each column adds, with error bars.
-Several labels, separated by commas, are columns of 0 and 1, or of two --classes.
-
-Example: `quorate fit linear visits.csv --label outcome --public survey.csv --groups patient --out model`
-""",
-        tuple(f"models.linear:Private{family}Regression" for family in ("Logistic", "Linear", "Poisson")),
-        extra="account cuts cross waves",
-        helps={
-            "bounds": "The label is a number between these two, such as 0,250. Declare them; do not read them from the "
-            "records.",
-            "largest": "The label is a count, at most this large.",
-        },
-        title="A linear model",
-        proofs="linear",
     ),
     "search": Method(
         """\

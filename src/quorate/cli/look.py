@@ -85,6 +85,6 @@ def _show(console: Console, path: Path, look: TableLook, out: Path | None) -> No
     if out is not None:
         console.print(
             f"\nWritten to {escape(str(out))}. Check that what it lists is public, and delete the line that says so. "
-            f"Then: quorate fit subsample {escape(str(path))} --schema {escape(str(out))} ...",
+            f"Then: quorate start {escape(str(path))} --schema {escape(str(out))}",
             soft_wrap=True,
         )

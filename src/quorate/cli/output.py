@@ -30,6 +30,7 @@ _TITLE_WIDTH = 76  # up to which a title is not broken
 _PLURALS = {"score": "scores", "set": "sets", "low": "lows", "high": "highs"}
 _SHOWN = {
     "epsilon_spent": "epsilon spent so far, ex post",  # it depends on the answers: core/privacy/PROOF.md, step 8
+    "expected_right": "expected to have the teachers' plurality label",
     "schema_share": "share of epsilon for the columns",
     "takes_percent": "takes at most",
 }
@@ -249,7 +250,8 @@ def show_answers(replies: Replies, keys: Keys, options: QueryOptions, *, scored:
         plain = [label.item() if hasattr(label, "item") else label for label in replies.labels]
         bill |= {"answers": plain, "outcomes": list(replies.outcomes)}
         bill |= {_PLURALS.get(name, name): list(values) for name, values in replies.beside.items()}
-    show_bill("The bill", bill, as_json=options.json)
+    figures = {name: value for name, value in bill.items() if value or name in ("queries", "answered")}
+    show_bill("The bill", bill if options.json else figures, as_json=options.json)
 
 
 def _answers_as_csv(replies: Replies, columns: Mapping[str, Sequence[Any]], keys: Keys) -> str:

@@ -172,7 +172,7 @@ class ReleaseOptions(FileOptions):
 
     def declared_columns(self) -> Columns | None:
         """Return what the file of --columns declares."""
-        return None if self.columns is None else Columns.load(self.columns)
+        return None if self.columns is None else Columns.load(self.columns, leave_out=split_list(self.leave_out))
 
     @property
     def queries(self) -> list[str]:

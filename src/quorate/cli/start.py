@@ -300,7 +300,7 @@ def _columns_notes(job: Job) -> Iterator[str]:
     """Yield what becomes of the columns and the classes, and how the owner can change that."""
     if job.ids:
         yield (
-            f"Not used: {', '.join(job.ids)}, which name rows or people. If one says whose row it is, protect "
+            f"Not used, since their names are those of ids: {', '.join(job.ids)}. If one says whose row it is, protect "
             "that person: --groups COLUMN."
         )
     if job.is_learned:

@@ -91,7 +91,11 @@ def _linear(task: Task, records: int, features: int, public: int) -> Method:
     length = largest_length(epsilon=task.epsilon, delta=task.delta, entries=8 * columns * outputs)
     noise = (_PUBLIC_STEPS if public else _OWN_STEPS) * columns / max(length * information, 1e-9) ** 2
     loss = _share_off(features * (1 / information + noise) / _STRENGTH**2)
-    rows = "its geometry comes from public rows" if public else "its columns must be declared"
+    rows = (
+        "its geometry comes from public rows"
+        if public
+        else "it learns its columns within the same budget, unless they are declared"
+    )
     why = f"a few noisy sums serve every query; it gives probabilities and may be published; {rows}"
     return Method("linear", "PrivateLogisticRegression", loss, why)
 

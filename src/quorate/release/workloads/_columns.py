@@ -1,7 +1,7 @@
 """The declared columns of a table, as the cells that a release counts."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -115,9 +115,16 @@ class Columns:
         return cls.from_dict(declared)
 
     @classmethod
-    def load(cls, path: str | Path) -> "Columns":
-        """Read columns from a JSON file: declarations of columns, or a schema whose numbers have cuts."""
-        return cls.from_dict(read_document(path))
+    def load(cls, path: str | Path, *, leave_out: Collection[str] = ()) -> "Columns":
+        """Read columns from a JSON file: declarations of columns, or a schema whose numbers have cuts.
+
+        Columns in `leave_out` are not read: a release without them may leave their cuts open.
+        """
+        document = read_document(path)
+        declared = document["columns"] if _is_schema(document) else document
+        for name in leave_out:
+            declared.pop(name, None)
+        return cls.from_dict(document)
 
     @classmethod
     def from_public(
