@@ -11,6 +11,7 @@ from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 
 from quorate import BudgetSpent, Infeasible, InvalidInput, load, save
+from quorate.compute.learners import Deal
 from quorate.core.answerers import OneByOne
 from quorate.core.ledger import restore
 from quorate.core.privacy import Budget, Cost
@@ -18,7 +19,7 @@ from quorate.core.session import Session
 from quorate.models.concepts import Conjunctions, Finite, Halfspaces, Intervals, Stumps, Thresholds
 from quorate.models.predictors import AgnosticClassifier, PureClassifier, StableClassifier, UniversalClassifier
 from quorate.models.predictors._universal import choose_from_cover, cover_points
-from quorate.models.predictors.concept_classifier import ErmClassifier, fill_unit_rows
+from quorate.models.predictors.concept_classifier import fill_unit_rows, fit_concept_teachers
 from quorate.models.saving import open_folder
 
 SECRET = 0.123456789  # stands in the private rows and nowhere else
@@ -457,4 +458,6 @@ def test_a_class_that_fails_on_a_row_fails_for_nobody():
         def fit_erm(self, X, y):
             raise RuntimeError("on this row")
 
-    assert ErmClassifier(Failing()).fit([[1.0], [2.0], [3.0]], [0, 1, 1]).predict([[0.0]]).tolist() == [1]
+    labels = np.array([0, 1, 1])
+    ensemble = fit_concept_teachers(Failing(), np.array([[1.0], [2.0], [3.0]]), labels, Deal.of([[0, 1, 2]]))
+    assert ensemble.fitted.ballots(np.zeros((1, 1))).tolist() == [[1]]

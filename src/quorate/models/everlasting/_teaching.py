@@ -4,13 +4,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
 
 from quorate.compute.ensemble import Ensemble
+from quorate.compute.ensemble.estimators import fit_estimators
 from quorate.compute.learners import Deal, DeviceName, batched_equivalent
 from quorate.core.arrays import Integers
 from quorate.core.errors import Infeasible
-from quorate.core.estimator_calls import asks_a_copy, call_rows
 from quorate.core.rows import join_rows, take_rows
 from quorate.models import concepts
 from quorate.models.concepts import Concept, Stumps, Thresholds
@@ -21,39 +20,6 @@ from quorate.models.saving.contract import State
 from quorate.models.saving.votes import put_teachers, read_teachers
 
 _ENDLESS = 2**40  # rows of a chunk that has grown for long
-
-
-class SteadyClassifier(ClassifierMixin, BaseEstimator):
-    """An estimator that, where its rows cannot be fitted, votes for the class that most of them show.
-
-    So no error speaks of the rows of a phase: they are other people's queries.
-    """
-
-    def __init__(self, estimator: Any) -> None:
-        self.estimator = estimator
-
-    def fit(self, X: Any, y: Any) -> "SteadyClassifier":
-        """Fit the estimator and try it on its own rows."""
-        self.classes_ = np.unique(y)
-        self.majority_ = int(np.bincount(y).argmax())
-        try:
-            self.fitted_ = clone(self.estimator).fit(X, y)
-            self.fitted_.predict(X[:1])
-        except Exception:
-            self.fitted_ = None
-        return self
-
-    def call_rows(self) -> int | None:
-        """Return how many rows the estimator is asked with: this adds nothing to it."""
-        return call_rows(self.estimator)
-
-    def asks_a_copy(self) -> bool:
-        """Return whether each query is put to a copy of the estimator."""
-        return asks_a_copy(self.estimator)
-
-    def predict(self, X: Any) -> Any:
-        """Return the estimator's labels, or the class of most rows."""
-        return np.full(len(X), self.majority_) if self.fitted_ is None else self.fitted_.predict(X)
 
 
 def teach(
@@ -81,11 +47,11 @@ def teach(
     X, codes, deal = _with_made_up_rows(X, codes, deal, classes=classes)
     if isinstance(estimator, Concept):
         return fit_concept_teachers(estimator, X, codes, deal, n_jobs=n_jobs, backend=backend)
-    if not first and batched_equivalent(estimator) is None:
-        estimator = SteadyClassifier(estimator)
     codes = np.maximum(codes, 0)
-    hardware: dict[str, Any] = {"n_jobs": n_jobs, "backend": backend, "device": device}
-    return Ensemble.fit(X, codes, deal, estimator=estimator, classes=classes, units=units, **hardware)
+    fitting: dict[str, Any] = {"classes": classes, "n_jobs": n_jobs, "backend": backend}
+    if not first and batched_equivalent(estimator) is None:  # no error speaks of rows that are other people's queries
+        return Ensemble(fit_estimators(estimator, X, codes, deal, **fitting))
+    return Ensemble.fit(X, codes, deal, estimator=estimator, units=units, device=device, **fitting)
 
 
 def _with_made_up_rows(X: Any, codes: Integers, deal: Deal, *, classes: int) -> tuple[Any, Integers, Deal]:
@@ -104,12 +70,11 @@ def _with_made_up_rows(X: Any, codes: Integers, deal: Deal, *, classes: int) -> 
     return join_rows([X, added]), np.concatenate([codes, absent % classes]), Deal(rows, sizes)
 
 
-_OWN = [SteadyClassifier, ErmClassifier, MeanDirection, *(getattr(concepts, name) for name in concepts.__all__)]
+_OWN = [ErmClassifier, MeanDirection, *(getattr(concepts, name) for name in concepts.__all__)]
 
 # Types of this package that estimators and hypotheses are made of: they hold numbers, and loading them runs nothing.
 TRUSTED = (
     "fractions.Fraction",
-    "quorate.models.predictors.concept_classifier._Constant",
     *(f"{own_type.__module__}.{own_type.__qualname__}" for own_type in _OWN if isinstance(own_type, type)),
 )
 

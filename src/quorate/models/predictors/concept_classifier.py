@@ -20,7 +20,7 @@ from quorate.core.errors import InvalidInput
 from quorate.core.hypotheses.points import Labels, Points
 from quorate.core.hypotheses.sealed import sealed, works_alone
 from quorate.core.privacy.claims import Claim
-from quorate.models.concepts import Concept, Constant, Finite, Stumps
+from quorate.models.concepts import Concept, Finite, Stumps
 from quorate.models.predictors.base import QuorateClassifier, SessionClassifier
 from quorate.models.predictors.labels import two_classes
 from quorate.models.predictors.records import check_matrix, fill_missing
@@ -81,16 +81,6 @@ def fill_unit_rows(points: Points, labels: Labels, *, groups: Any = None, row_li
     return UnitRows(filled, codes, row_limit=row_limit)
 
 
-class _Constant:
-    """A hypothesis that gives every row one label."""
-
-    def __init__(self, label: int) -> None:
-        self._label = label
-
-    def predict(self, X: Any) -> NDArray[np.int64]:
-        return np.full(len(X), self._label, dtype=np.int64)
-
-
 class ErmClassifier(ClassifierMixin, BaseEstimator):
     """The empirical risk minimiser of a class of hypotheses, as a scikit-learn classifier. It is not private."""
 
@@ -99,11 +89,7 @@ class ErmClassifier(ClassifierMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any) -> "ErmClassifier":
         """Find a hypothesis with the fewest mistakes; labels are 0 and 1."""
-        self.classes_ = np.array([0, 1])
-        try:
-            self.hypothesis_: Any = self.concept.fit_erm(X, y)
-        except Exception:  # a class of one's own may fail on some rows: no error speaks of them, nor counts them
-            self.hypothesis_ = _Constant(int(np.mean(y) > 0.5))
+        self.classes_, self.hypothesis_ = np.array([0, 1]), self.concept.fit_erm(X, y)
         return self
 
     def call_rows(self) -> int | None:
@@ -127,7 +113,11 @@ def fit_concept_teachers(
     n_jobs: int | None = None,
     backend: str | None = None,
 ) -> Ensemble:
-    """Fit one teacher for each chunk of the deal. A row whose label is neither 0 nor 1 is left out of its chunk."""
+    """Fit one teacher for each chunk of the deal. A row whose label is neither 0 nor 1 is left out of its chunk.
+
+    A teacher on whose rows the class fails votes for their majority. How many these are is not looked at: a class of
+    the user's own may fail on private rows.
+    """
     concept.check_size(int(deal.sizes.max()))  # public, and better said than by teachers who all fail
     owner = np.full(len(labels), -1)
     owner[deal.rows] = np.repeat(np.arange(deal.teachers), deal.sizes)
@@ -142,10 +132,8 @@ def write_concept_teachers(ensemble: Ensemble) -> list[dict[str, Any]]:
     assert isinstance(ensemble.fitted, EstimatorTeachers)
     documents = []
     for teacher, majority in ensemble.fitted.fitted:
-        hypothesis = None if teacher is None else teacher.hypothesis_
-        if isinstance(hypothesis, _Constant):  # the class could not be fitted
-            hypothesis = Constant(features=teacher.concept.features, label=int(hypothesis.predict([[]])[0]))
-        documents.append({"majority": majority, "hypothesis": None if hypothesis is None else document_of(hypothesis)})
+        hypothesis = None if teacher is None else document_of(teacher.hypothesis_)
+        documents.append({"majority": majority, "hypothesis": hypothesis})
     return documents
 
 
