@@ -15,7 +15,6 @@ from sklearn.utils.validation import check_is_fitted
 from quorate.compute.ensemble import Electorate, Ensemble
 from quorate.compute.ensemble.clusters import ClusterTeachers
 from quorate.compute.ensemble.electorate import as_electorate
-from quorate.compute.learners import DeviceName
 from quorate.core.answerers import Votes
 from quorate.core.ballots import release_votes
 from quorate.core.checks import check_choice, check_count, check_delta, check_positive
@@ -24,7 +23,7 @@ from quorate.core.ledger import LedgerView
 from quorate.core.mechanisms import NoisyShares, NoisyVector
 from quorate.core.privacy.cost import float_down
 from quorate.core.session import Session
-from quorate.models.predictors.base import ScoredClassifier
+from quorate.models.predictors.base import ScoredClassifier, TeacherSettings
 from quorate.models.predictors.labels import declared_classes
 from quorate.models.predictors.records import allows_missing, check_auto_counts, check_jobs, check_records, is_auto
 from quorate.models.predictors.scores import Scoring, Threshold, check_threshold
@@ -102,28 +101,15 @@ def estimate_rates(ensemble: Ensemble, X: Any, codes: NDArray[np.int64], *, epsi
 
 
 @dataclass(eq=False, repr=False)
-class VotingClassifier(ScoredClassifier):
+class VotingClassifier(TeacherSettings, ScoredClassifier):
     """A classifier whose teachers vote on each query, until its budget is spent. `PrivateClassifier` fits them."""
 
-    estimator: Any = None
     _: KW_ONLY
-    epsilon: float = 1.0
-    delta: float = 1e-6
-    teachers: int | Literal["auto"] = "auto"
-    aggregator: str = "auto"
-    queries: int = 1000
-    classes: Any = None
-    no_quorums: int | Literal["auto"] = "auto"
-    disagreement: float | None = None
-    holdout: float = 0.0
     on_no_quorum: Literal["abstain", "random", "raise"] = "abstain"
     scores: bool = False
     threshold: Threshold = None
     prior: Any = None
     class_weight: Any = "auto"
-    n_jobs: int | None = None
-    backend: str | None = None
-    device: DeviceName = "auto"
 
     spending = Spending(chargeable=True)
     saved_attributes = ("epsilon_", "delta_", "estimate_", "chosen_")

@@ -4,8 +4,9 @@ import os
 from abc import ABCMeta, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,7 @@ from quorate.models.predictors.sklearn_compat import NO_SCORES, CountedCopies, S
 from quorate.models.saving.contract import SavedModel
 
 if TYPE_CHECKING:
+    from quorate.compute.learners import DeviceName
     from quorate.models.predictors.scores import Scoring
 
 _CHARGED = "Interrupted: what was charged stays charged. Ask again: what was answered before is free."
@@ -63,6 +65,26 @@ class QuorateModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
                 "secret noise, a second time. It can be saved with quorate.save, which keeps one for all"
             )
         return super().__getstate__()
+
+
+@dataclass(eq=False, repr=False)
+class TeacherSettings:
+    """The settings of teachers that vote, and of the mechanism that counts their ballots."""
+
+    estimator: Any = None
+    _: KW_ONLY
+    epsilon: float = 1.0
+    delta: float = 1e-6
+    teachers: int | Literal["auto"] = "auto"
+    aggregator: str = "auto"
+    queries: int = 1000
+    classes: Any = None
+    no_quorums: int | Literal["auto"] = "auto"
+    disagreement: float | None = None
+    holdout: float = 0.0
+    n_jobs: int | None = None
+    backend: str | None = None
+    device: "DeviceName" = "auto"
 
 
 class QuorateClassifier(ClassifierMixin, QuorateModel):

@@ -15,7 +15,7 @@ The proof is in PROOF.md.
 """
 
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, fields, replace
 from typing import Any, Literal, Self, TypeVar
 
 import numpy as np
@@ -26,13 +26,12 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from quorate.compute.learners import DeviceName
 from quorate.core.checks import check_choice, check_count
 from quorate.core.errors import BudgetSpent, InvalidInput, NoQuorum
 from quorate.core.isolation import silence
 from quorate.core.rows import query_digests, take_rows
 from quorate.models.predictors import PrivateClassifier
-from quorate.models.predictors.base import QuorateClassifier
+from quorate.models.predictors.base import QuorateClassifier, TeacherSettings
 from quorate.models.predictors.labels import class_codes, declared_classes
 from quorate.models.predictors.records import allows_missing, check_records, fill_missing, is_auto
 from quorate.models.saving.contract import Outputs, Spending, State
@@ -75,10 +74,6 @@ def train(student: Any, rows: Any, labels: NDArray[Any]) -> Any:
 
 _POINTS = ("random", "margin", "k-centre")
 _MODES = ("transfer", "label-private")
-_TEACHER_SETTINGS = (
-    *("epsilon", "delta", "teachers", "aggregator", "no_quorums", "disagreement", "holdout"),
-    *("n_jobs", "backend", "device"),
-)
 _ROUNDS = 5  # batches of points="margin": one at random, the others where the student so far is least sure
 
 Points = NDArray[np.int64]
@@ -93,7 +88,7 @@ def _student_has(method: str) -> Callable[[Method], Method]:
 
 
 @dataclass(eq=False, repr=False)
-class StudentClassifier(QuorateClassifier):
+class StudentClassifier(TeacherSettings, QuorateClassifier):
     """A publishable classifier, trained on public points that private teachers have labelled.
 
     Parameters
@@ -127,23 +122,10 @@ class StudentClassifier(QuorateClassifier):
     array(['yes', 'no'], dtype='<U3')
     """
 
-    estimator: Any = None
     student: Any = None
     _: KW_ONLY
-    epsilon: float = 1.0
-    delta: float = 1e-6
-    teachers: int | Literal["auto"] = "auto"
-    aggregator: str = "auto"
-    queries: int = 1000
-    classes: Any = None
     points: Literal["random", "margin", "k-centre"] = "random"
     mode: Literal["transfer", "label-private"] = "transfer"
-    no_quorums: int | Literal["auto"] = "auto"
-    disagreement: float | None = None
-    holdout: float = 0.0
-    n_jobs: int | None = None
-    backend: str | None = None
-    device: DeviceName = "auto"
 
     kind = "student"
     spending = Spending(published=True, chargeable=True, searchable=True)
@@ -284,8 +266,8 @@ class StudentClassifier(QuorateClassifier):
         return self._estimator() if self.student is None else self.student
 
     def _teachers(self, number: int) -> PrivateClassifier:
-        settings = {name: getattr(self, name) for name in _TEACHER_SETTINGS}
-        return PrivateClassifier(self.estimator, queries=number, classes=self.classes_, **settings)
+        settings = {setting.name: getattr(self, setting.name) for setting in fields(TeacherSettings)}
+        return PrivateClassifier(**settings | {"queries": number, "classes": self.classes_})
 
     def _first_points(self, public: Any) -> Points:
         """Return the points to be asked first: all of them, unless later ones depend on the answers."""

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,42 +34,30 @@ from quorate.tables.containers import is_frame
 from quorate.tables.persons import unit_numbers
 
 NO_ANSWER = -1
-_RUNS = {"tight": 32, "paper": 128}  # times ln(1/beta); proof: step 8
+_RUNS = 32  # times ln(1/beta); proof: step 8
 
 Codes = NDArray[np.int64]
 
 
-def ask_each_point(ask: Callable[[Any], Any], domain: Any, *, places: Codes | None = None) -> Codes:
+def ask_each_point(ask: Callable[[Any], Any], domain: Any, *, order: Codes | None = None) -> Codes:
     """Return what `ask`, which takes points and returns class numbers, says of each point, asked in a random order.
 
     The order matters: a predictor whose hypotheses change from query to query could otherwise be wrong on each just
-    when it is asked. `places` may give the order.
+    when it is asked. `order` may give another one.
     """
-    order = random_points(np.arange(len(domain)), len(domain)) if places is None else places
+    if order is None:
+        order = random_points(np.arange(len(domain)), len(domain))
     codes = np.empty(len(domain), dtype=np.int64)
     codes[order] = ask(take_rows(domain, order))  # proof: step 6
     return codes
 
 
-def published_queries(points: int, *, beta: float = 0.125) -> int:
-    """Return how many queries at points drawn uniformly, with repetitions, meet all points with probability 1 - beta.
-
-    The published construction asks so many and keeps one answer of each point at random; asking each point once, in a
-    random order, needs only as many as there are points and cannot fail (PROOF_CONCEPTS.md, step 7).
-    """
-    points = check_count("points", points)
-    return math.ceil(points * (math.log(points) - math.log(check_rate("beta", beta))))
-
-
-def boosting_runs(*, beta: float, calibration: Literal["tight", "paper"] = "tight") -> int:
+def boosting_runs(*, beta: float) -> int:
     """Return how many runs on disjoint samples give a majority that is good with probability 1 - beta.
 
-    "tight": if each run's predictor has error alpha with probability 7/8, the majority's is at most 40 alpha.
-    "paper": if each run is good (8 alpha) with probability 5/8, the majority's error is at most 72 alpha.
+    If each run's predictor has error alpha with probability 7/8, the majority's is at most 40 alpha.
     """
-    if calibration not in _RUNS:
-        raise InvalidInput(f"calibration must be one of {', '.join(_RUNS)}, not {calibration!r}")
-    return max(1, math.ceil(_RUNS[calibration] * math.log(1 / check_rate("beta", beta))))
+    return max(1, math.ceil(_RUNS * math.log(1 / check_rate("beta", beta))))
 
 
 def vote_table(answers: Codes, *, classes: int) -> Codes:
