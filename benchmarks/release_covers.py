@@ -136,7 +136,7 @@ def _draw_hypotheses(
         if isinstance(concept, Boxes):
             box = Box(tuple(ends.min(axis=0).tolist()), tuple(ends.max(axis=0).tolist()))
             hypotheses.append(box)
-            exact[number] = np.mean(box.predict_checked(private))
+            exact[number] = np.mean(box.label_points(private))
         else:
             angle = generator.uniform(0, 2 * math.pi)
             normal = np.array([math.cos(angle), math.sin(angle)])

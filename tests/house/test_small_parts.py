@@ -99,8 +99,8 @@ def test_numbers_of_calibrations():
     assert StableChoice(concept=Thresholds(), units=10, subset=1, epsilon=0.4).gamma == pytest.approx(0.1897, abs=1e-4)
     sample = RelabelledSample(units=1000, sampled=100, kappa=1.0, epsilon=0.9, delta=1e-5)
     assert sample.rate == 0.1
-    assert sample.spent(0.0) == 0.0 < sample.total(0.0)[0]
-    assert sample.spent(0.5) == sample.total(0.5)[0]
+    assert sample.spent_epsilon(0.0) == 0.0 < sample.total(0.0)[0]
+    assert sample.spent_epsilon(0.5) == sample.total(0.5)[0]
     assert paper_no_quorums(queries=100, alpha=0.1, beta=0.05) == 6
     assert (flip(1, Fraction(0)), flip(0, Fraction(1))) == (1, 1)
     assert boosting_runs(beta=0.05) == 96

@@ -16,7 +16,7 @@ import pytest
 from quorate.auditing import entropy_tape
 from quorate.auditing._choices import choice_law
 from quorate.core.answerers import OneByOne
-from quorate.core.hypotheses.sealed import opened, sealed, sealed_candidates, works_alone
+from quorate.core.hypotheses.sealed import seal_candidates, seal_concept, unseal_hypothesis, works_alone
 from quorate.core.mechanisms.exponential import ExponentialChoice
 from quorate.core.mechanisms.relabel import Relabel
 from quorate.core.privacy import Cost
@@ -323,7 +323,7 @@ def test_a_row_that_a_class_cannot_judge_is_not_usable():
     X = np.repeat([[0.0], [1.0], [2.0]], 30, axis=0)
     y = (X[:, 0] > 1).astype(int)
     assert asked_of(Own("usable"), X, y) == asked_of(Own("usable"), np.where(X == 1.0, 0.0, X), y)
-    assert sealed(Own("usable")).usable([0.0, 1.0, 2.0]).tolist() == [True, False, True]
+    assert seal_concept(Own("usable")).usable([0.0, 1.0, 2.0]).tolist() == [True, False, True]
 
 
 @pytest.mark.parametrize("way", ["predict", "seven", "dichotomies", "usable", "nothing"])
@@ -356,7 +356,7 @@ def test_errors_about_public_points_are_told():
 @pytest.mark.parametrize("others", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_one_row_moves_the_mistakes_of_a_failing_class_by_one_at_most(others):
     for way in WAYS:
-        candidates = sealed(Own(way)).dichotomies([0.0, 2.0])
+        candidates = seal_concept(Own(way)).dichotomies([0.0, 2.0])
         rows = list(itertools.product((*LINE, math.nan), (0, 1, 7)))
         for rest in itertools.combinations(rows, others):
             counts = [
@@ -368,15 +368,16 @@ def test_one_row_moves_the_mistakes_of_a_failing_class_by_one_at_most(others):
 
 def test_classes_of_the_package_are_what_they_were():
     for concept in (Thresholds(), Intervals()):
-        assert sealed(concept) is concept
+        assert seal_concept(concept) is concept
         candidates = concept.dichotomies([1.0, 2.0])
-        assert sealed_candidates(candidates) is candidates
-        assert opened(candidates[0]) == candidates[0]
+        assert seal_candidates(candidates) is candidates
+        assert unseal_hypothesis(candidates[0]) == candidates[0]
 
     class Mine(Intervals):
         """Somebody else's, with the candidates of the package: too many to be listed, and counted all the same."""
 
-    tally = sealed(Mine()).dichotomies(np.arange(12_000.0)).tally(np.arange(12_000.0), np.zeros(12_000, dtype=int))
+    points = np.arange(12_000.0)
+    tally = seal_concept(Mine()).dichotomies(points).tally(points, np.zeros(12_000, dtype=int))
     assert tally.counts.sum() == 12_000 * 12_001 // 2 + 1
 
 

@@ -193,8 +193,8 @@ def test_a_student_is_an_ordinary_classifier(records, public, fitted):
 
 def test_labelled_says_what_was_asked_and_answered(public, fitted):
     made = fitted.labelled_
-    assert made.asked.size == np.unique(made.asked).size == 200
-    assert made.asked.max() < 600
+    assert made.rows.size == np.unique(made.rows).size == 200
+    assert made.rows.max() < 600
     assert made.answered.all()
     assert made.labels.shape == made.points.shape == (200,)
     right = np.where(public.sum(axis=1) > 0, "yes", "no")[made.points]
@@ -315,14 +315,14 @@ def test_margin_asks_where_the_student_is_least_sure(records, public, monkeypatc
     monkeypatch.setattr(classifier, "random_points", lambda among, number: order[np.isin(order, among)][:number])
     made = _plain(points="margin").fit(*records, public=public)
     assert [len(batch) for batch in batches] == [40] * 5
-    assert np.unique(made.labelled_.asked).size == 200
+    assert np.unique(made.labelled_.rows).size == 200
     away = [np.abs(batch.sum(axis=1)).mean() for batch in batches]
     assert away[1] < 0.7 * away[0]
-    first = made.labelled_.asked[:40]  # the second batch follows from the labels of the first
+    first = made.labelled_.rows[:40]  # the second batch follows from the labels of the first
     order = np.argsort(first)
     student = LogisticRegression().fit(public[first[order]], made.labelled_.labels[:40][order])
     left = np.setdiff1d(np.arange(600), first)
-    assert set(made.labelled_.asked[40:80]) == set(left[np.argsort(margins(student, public[left]))[:40]])
+    assert set(made.labelled_.rows[40:80]) == set(left[np.argsort(margins(student, public[left]))[:40]])
 
 
 def test_margin_goes_on_at_random_while_one_label_is_known(records, monkeypatch):
@@ -355,12 +355,12 @@ def test_k_centre_is_within_twice_the_best_on_a_line():
 
 def test_k_centre_student(records, public):
     made = _made(points="k-centre").fit(*records, public=public)
-    assert np.unique(made.labelled_.asked).size == 200
+    assert np.unique(made.labelled_.rows).size == 200
     assert made.score(*records) > LEARNED
 
 
 def test_no_more_points_than_there_are(records, public):
-    assert _made(queries=1000).fit(*records, public=public[:100]).labelled_.asked.size == 100
+    assert _made(queries=1000).fit(*records, public=public[:100]).labelled_.rows.size == 100
 
 
 def test_points_alike_are_planned_for_once(records, public):
@@ -370,7 +370,7 @@ def test_points_alike_are_planned_for_once(records, public):
     )
     assert made.plan_.queries == 600
     assert alike.plan_.queries == 100
-    assert alike.labelled_.asked.size == 600
+    assert alike.labelled_.rows.size == 600
     labels = dict(zip(alike.labelled_.points.tolist(), alike.labelled_.labels.tolist(), strict=True))
     assert all(labels[row] == labels[row - row % 6] for row in range(600))
     assert 1.9 < alike.spent_epsilon_ <= 2.0
@@ -384,7 +384,7 @@ def test_points_that_were_refused_are_not_listed(records, monkeypatch):
     public[50:, 1] = -public[50:, 0]
     made = _made(estimator=Leaning(), queries=350, **SURE).fit(*records, public=public)
     assert (~made.labelled_.answered).sum() == 3
-    assert made.labelled_.asked.size < 350
+    assert made.labelled_.rows.size < 350
     assert (made.labelled_.labels == "yes").all()
 
 
@@ -421,7 +421,7 @@ def test_labels_of_the_second_half_are_never_read(records, monkeypatch):
     made = _plain(mode="label-private").fit(X, _poisoned(y, LENT))
     assert made.score(X[50:], y[50:]) > LEARNED
     assert (made.labelled_.labels == y[made.labelled_.points]).mean() > 0.9
-    assert np.isin(made.labelled_.asked, LENT).all()
+    assert np.isin(made.labelled_.rows, LENT).all()
     assert not Poison.seen
     monkeypatch.setattr(classifier, "split_units", lambda rows, groups: (LENT, KEPT))  # a planted bug: halves swapped
     with contextlib.suppress(NoQuorum, AssertionError):
@@ -481,7 +481,7 @@ def test_no_answer_is_an_error_that_says_so(records):
     made = _made(estimator=Leaning(), **SURE)
     with pytest.raises(NoQuorum, match="none of the 3 points asked found a quorum"):
         made.fit(*records, public=np.linspace(-1e-3, 1e-3, 100)[:, None] * [1.0, -1.0])
-    assert made.labelled_.asked.size == 3
+    assert made.labelled_.rows.size == 3
     assert made.spent_epsilon_ > 0
     assert not hasattr(made, "student_")
 

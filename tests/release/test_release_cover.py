@@ -44,7 +44,7 @@ STRANGE = st.sampled_from([math.nan, math.inf, -math.inf])
 
 
 def predicted(hypothesis, points):
-    return np.asarray(hypothesis.predict_checked(points)).astype(np.int64)
+    return np.asarray(hypothesis.label_points(points)).astype(np.int64)
 
 
 def read_answers(domain, answers, numbers):

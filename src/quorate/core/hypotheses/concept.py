@@ -78,7 +78,7 @@ class Dichotomies(ABC):
         return ListedTally(self._mistakes(points, labels), self._candidate, rows=len(labels))
 
     def _mistakes(self, points: Points, labels: Labels) -> Any:
-        mistakes = [np.count_nonzero(self[index].predict_checked(points) != labels) for index in range(len(self))]
+        mistakes = [np.count_nonzero(self[index].label_points(points) != labels) for index in range(len(self))]
         return np.array(mistakes, dtype=np.int64)
 
 

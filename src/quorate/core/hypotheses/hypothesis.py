@@ -24,7 +24,7 @@ class Hypothesis(ABC):
         """Return the label, 0 or 1, of each row."""
         return np.asarray(self._predict(check_queries(X, features=self.features)), dtype=np.int64)
 
-    def predict_checked(self, points: Points) -> Any:
+    def label_points(self, points: Points) -> Any:
         """Return the labels of points that were already checked, as `_predict` gives them."""
         return self._predict(points)
 

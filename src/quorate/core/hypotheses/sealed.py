@@ -21,17 +21,17 @@ from quorate.core.isolation import silence
 _HERE = "quorate.models.concepts."  # the classes of this package; a class that inherits from one is somebody else's
 
 
-def sealed(concept: Concept) -> Concept:
+def seal_concept(concept: Concept) -> Concept:
     """Return a class that never fails on private rows: this one, if it is of this package, or one around it."""
     return concept if _is_ours(concept) else _Sealed(concept)
 
 
-def sealed_candidates(candidates: Dichotomies) -> Dichotomies:
+def seal_candidates(candidates: Dichotomies) -> Dichotomies:
     """Return candidates that never fail on private rows: for those that public points define."""
     return candidates if _is_ours(candidates) else _Candidates(candidates, candidates.features)
 
 
-def opened(hypothesis: Hypothesis) -> Hypothesis:
+def unseal_hypothesis(hypothesis: Hypothesis) -> Hypothesis:
     """Return a chosen hypothesis as its class made it: for one that is published, and met by public points alone."""
     return hypothesis.inside if isinstance(hypothesis, _Labels) else hypothesis
 
@@ -51,7 +51,7 @@ def _works(concept: Concept, row: Points) -> bool:
             pair = concept.dichotomies(row.copy())
             if not 1 <= len(pair) <= 2:  # a row has two labels
                 return False
-            predictions = [np.asarray(pair[index].predict_checked(row.copy())) for index in range(len(pair))]
+            predictions = [np.asarray(pair[index].label_points(row.copy())) for index in range(len(pair))]
             return all(prediction.shape == (1,) and prediction[0] in (0, 1) for prediction in predictions)
     except Exception:  # of any kind: the class is the caller's own
         return False
@@ -159,4 +159,4 @@ class _Labels(Hypothesis):
         self.inside, self.features = inside, features
 
     def _predict(self, points: Points) -> Any:
-        return say_by_row(self.inside.predict_checked, points).astype(np.int64)
+        return say_by_row(self.inside.label_points, points).astype(np.int64)

@@ -20,7 +20,7 @@ from quorate.core.checks import check_count, check_positive, check_rate, set_val
 from quorate.core.errors import InvalidInput
 from quorate.core.hypotheses import Concept, Hypothesis, Tally
 from quorate.core.hypotheses.points import Labels, Mask, Points, check_labels, check_points, which_labelled
-from quorate.core.hypotheses.sealed import sealed, works_alone
+from quorate.core.hypotheses.sealed import seal_concept, works_alone
 from quorate.core.mechanisms.exponential import ExponentialChoice
 from quorate.core.privacy import Budget, Cost, relabelling_epsilon
 from quorate.core.privacy.cost import float_up
@@ -156,14 +156,14 @@ class Relabel:
 
     def _usable(self, points: Points) -> Mask:
         """Return which rows are points of the class, and such that it does not fail on them: each by itself."""
-        usable = sealed(self.concept).usable(points)
+        usable = seal_concept(self.concept).usable(points)
         usable[usable] = works_alone(self.concept, points[usable])  # proof: step 4
         return usable
 
     def private_tally(self, labelled: Points, labels: Labels, unlabelled: Points) -> Tally:
         """Return the candidates: the dichotomies of all points together, by their mistakes on the labelled ones."""
         every = np.concatenate([labelled, unlabelled])  # proof: step 2
-        return sealed(self.concept).dichotomies(every).tally(labelled, labels)
+        return seal_concept(self.concept).dichotomies(every).tally(labelled, labels)
 
 
 def _without(points: Points, usable: Mask) -> Points:

@@ -99,7 +99,7 @@ class _Members(Dichotomies):
         self.features = members[0].features
         labels: dict[bytes, Member] = {}
         for member in members:
-            labels.setdefault(_pack_labels(member.predict_checked(points)), member)
+            labels.setdefault(_pack_labels(member.label_points(points)), member)
         self._chosen = list(labels.values())
 
     def __len__(self) -> int:

@@ -137,7 +137,7 @@ class _Sides(Dichotomies):
 
     def _mistakes(self, points: Points, labels: Labels) -> Any:
         if len(self._exact) == 0:
-            return np.array([np.count_nonzero(self[0].predict_checked(points) != labels)])
+            return np.array([np.count_nonzero(self[0].label_points(points) != labels)])
         lead, ones = self._leads(points, labels), np.count_nonzero(labels == 1)
         total = 2 * ones - len(labels)
         return np.stack([ones - lead, ones - (total - lead)], axis=1).ravel()
@@ -174,7 +174,7 @@ class _Sides(Dichotomies):
         open_ = (beyond == 0) | (side == 0)
         for row in np.flatnonzero(open_.any(axis=1)):
             undecided = open_[row]
-            labels[row, undecided] = self[2 * int(rows[row])].predict_checked(every.points[defining:][undecided])
+            labels[row, undecided] = self[2 * int(rows[row])].label_points(every.points[defining:][undecided])
         return labels
 
 

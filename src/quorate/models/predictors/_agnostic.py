@@ -69,7 +69,7 @@ class RelabelledSample:
         sample_epsilon = float_up(Fraction(inner) + Fraction(term))
         return amplify(epsilon=sample_epsilon, delta=self.delta, rate=self.rate)  # proof: step 3
 
-    def spent(self, inner: float) -> float:
+    def spent_epsilon(self, inner: float) -> float:
         """Return the epsilon of `total`, or 0 where nothing was run on the sample."""
         return 0.0 if inner == 0 else self.total(inner)[0]
 
@@ -372,7 +372,7 @@ class AgnosticClassifier(RelabellingClassifier):
     def whole_spending(cls, values: Mapping[str, Any], view: LedgerView) -> LedgerView:
         """Return the view with the epsilon of the claim: the ledger counts what runs on the secret sample."""
         sample, epsilon = from_plain(values["sample"], RelabelledSample), float(values["epsilon"])
-        spent = min(epsilon, sample.spent(view.spent_epsilon))  # proof: step 3
+        spent = min(epsilon, sample.spent_epsilon(view.spent_epsilon))  # proof: step 3
         return replace(view, epsilon=epsilon, delta=float(values["delta"]), spent_epsilon=spent)
 
     def spent_epsilon(self) -> float:
@@ -382,4 +382,4 @@ class AgnosticClassifier(RelabellingClassifier):
         step 8). The guarantee, for any queries, is `claim_`.
         """
         check_is_fitted(self)
-        return min(self.epsilon_, self.sample_.spent(float(self.budget_.spent_epsilon())))
+        return min(self.epsilon_, self.sample_.spent_epsilon(float(self.budget_.spent_epsilon())))

@@ -22,7 +22,7 @@ from quorate.compute.ensemble import secret_subset
 from quorate.core.answerers import OneByOne
 from quorate.core.checks import check_count, check_positive, set_validated
 from quorate.core.errors import Infeasible, InvalidInput
-from quorate.core.hypotheses.sealed import sealed
+from quorate.core.hypotheses.sealed import seal_concept
 from quorate.core.ledger import LOST, LedgerView
 from quorate.core.mechanisms.exponential import ExponentialChoice
 from quorate.core.privacy import Cost
@@ -137,7 +137,7 @@ class StableChoice:
     def draw_from(self, records: UnitRows, units: NDArray[np.int64]) -> Hypothesis:
         """Draw a hypothesis among the candidates that these units define."""
         defining = records.points[records.places(units)]  # points alone, never a label: proof, step 6
-        candidates = sealed(self.concept).dichotomies(defining)  # proof: step 0
+        candidates = seal_concept(self.concept).dichotomies(defining)  # proof: step 0
         return self.mechanism.choose(candidates.tally(records.points, records.labels))
 
 
@@ -225,7 +225,7 @@ class StableClassifier(ConceptClassifier):
         each prediction is 0.5-uniformly stable: (0, 0.5)-differentially private under replacement of one row
         """
         prediction = f"each prediction is {text_up(self.stability_)}-uniformly stable:"
-        return str(self._claim(0.0, self.stability_, what=prediction))
+        return str(self._claim(0.0, self.stability_, subject=prediction))
 
     def spent_epsilon(self) -> float:
         """Return 0: the cost of all predictions together is a delta, `spent_delta`."""

@@ -28,7 +28,7 @@ from quorate.core.ballots import BallotSource
 from quorate.core.checks import check_count, check_rate
 from quorate.core.errors import BudgetSpent, InvalidInput, RunEnded
 from quorate.core.hypotheses.points import check_queries, say_by_row
-from quorate.core.hypotheses.sealed import opened, sealed, sealed_candidates, works_alone
+from quorate.core.hypotheses.sealed import seal_candidates, seal_concept, unseal_hypothesis, works_alone
 from quorate.core.ledger import LOST, Ledger, LedgerView
 from quorate.core.mechanisms import NO_QUORUM, Answers
 from quorate.core.mechanisms.exponential import ExponentialChoice
@@ -114,7 +114,7 @@ class UniversalClassifier(RelabellingClassifier):
     def whole_spending(cls, values: Mapping[str, Any], view: LedgerView) -> LedgerView:
         """Return the view with the epsilon of the claim: of ballots on the sample, and of the hypothesis if chosen."""
         epsilon = float(values["epsilon"])
-        ballots = from_plain(values["sample"], RelabelledSample).spent(view.spent_epsilon)  # proof: step 3
+        ballots = from_plain(values["sample"], RelabelledSample).spent_epsilon(view.spent_epsilon)  # proof: step 3
         chosen = values["hypothesis_epsilon"] if view.chosen else 0.0  # proof: step 9
         spent = min(epsilon, min(ballots, values["ballots_epsilon"]) + chosen)
         return replace(view, epsilon=epsilon, delta=float(values["delta"]), spent_epsilon=spent)
@@ -139,7 +139,7 @@ class UniversalClassifier(RelabellingClassifier):
     @property
     def switched_(self) -> bool:
         """Whether the hypothesis has taken over, here or in another process that uses the same ledger."""
-        return bool(self.session_.answerer.has_chosen())
+        return bool(self.session_.answerer.has_hypothesis())
 
     @property
     def hypothesis_(self) -> Hypothesis:
@@ -155,9 +155,9 @@ class UniversalClassifier(RelabellingClassifier):
         It depends on the answers given (core/privacy/PROOF.md, step 8). The guarantee, for any queries, is `claim_`.
         """
         check_is_fitted(self)
-        ballots = min(self.ballots_epsilon_, self.sample_.spent(float(self.budget_.spent_epsilon())))
+        ballots = min(self.ballots_epsilon_, self.sample_.spent_epsilon(float(self.budget_.spent_epsilon())))
         # The ledger was read just now: what another process has chosen, or may have before a restore, counts.
-        chosen = self.hypothesis_epsilon_ if self.switched_ or self.session_.answerer.is_lost() else 0.0
+        chosen = self.hypothesis_epsilon_ if self.switched_ or self.session_.answerer.is_stale() else 0.0
         return min(self.epsilon_, ballots + chosen)
 
     def _check_payable(self, X: Any) -> None:
@@ -208,20 +208,20 @@ class BallotsFirst:
     def open(self, budget: Budget | None, ledger: Ledger | None) -> None:
         """Go on where the ledger says: with ballots, or with the hypothesis."""
         self._ledger, self.votes = ledger, copy.copy(self.votes)
-        if not self.has_chosen():
+        if not self.has_hypothesis():
             self.votes.open(budget, ledger)
 
     def row_cost(self) -> Cost:
         """Return what a ballot costs; the hypothesis answers at no cost."""
-        return Cost(0.0) if self.has_chosen() else self.votes.row_cost()
+        return Cost(0.0) if self.has_hypothesis() else self.votes.row_cost()
 
     def affordable(self, rows: int) -> int:
         """Return how many queries are answered together: no more than there are ballots left, and then any number."""
-        return rows if self.has_chosen() else max(1, min(rows, self._ballots - self._count()))
+        return rows if self.has_hypothesis() else max(1, min(rows, self._ballots - self._count()))
 
     def quote(self, rows: int) -> tuple[int, Cost]:
         """Return all of them, and what those that are still put to the vote cost at most."""
-        ballots = 0 if self.has_chosen() else min(rows, self._ballots - self._count())
+        ballots = 0 if self.has_hypothesis() else min(rows, self._ballots - self._count())
         return rows, self.votes.quote(ballots)[1] if ballots > 0 else Cost(0.0)
 
     def draw(self, X: Any) -> Answers:
@@ -234,7 +234,7 @@ class BallotsFirst:
                 answers = self.votes.draw(X[:payable])
             except (BudgetSpent, RunEnded):
                 self.journal.add(X.tolist())
-        if self.hypothesis is None and (answers is None or self._count() >= self._ballots) and not self.is_lost():
+        if self.hypothesis is None and (answers is None or self._count() >= self._ballots) and not self.is_stale():
             self._choose()
         if answers is not None:
             return answers
@@ -242,14 +242,14 @@ class BallotsFirst:
             raise RunEnded("the ledger is an old copy, and the hypothesis may have been chosen after it was made")
         return Answers(labels=say_by_row(self.hypothesis.predict, X).astype(np.int64), spent=Cost(0.0))
 
-    def has_chosen(self) -> bool:
+    def has_hypothesis(self) -> bool:
         """Return whether there is a hypothesis, of this process or of another one that uses the same ledger."""
-        chosen = None if self._ledger is None or self.is_lost() else self._ledger.choice()
+        chosen = None if self._ledger is None or self.is_stale() else self._ledger.choice()
         if self.hypothesis is None and chosen is not None:
             self.hypothesis = hypothesis_of(json.loads(chosen))
         return self.hypothesis is not None
 
-    def is_lost(self) -> bool:
+    def is_stale(self) -> bool:
         """Return whether the ledger is an old copy, after which a hypothesis may have been chosen and published."""
         return self._ledger is not None and self._ledger.choice() == LOST
 
@@ -267,7 +267,7 @@ class BallotsFirst:
         public = np.array(list(self._asked.values()))
         public = public[works_alone(self._concept, public)]  # one caller's query must not fail for all others
         hypothesis, _ = choose_from_cover(
-            sealed(self._concept),
+            seal_concept(self._concept),
             self.records.points,
             self.records.labels,
             public,
@@ -309,9 +309,9 @@ def choose_from_cover(
     """
     choice = ExponentialChoice(epsilon=epsilon, sensitivity=rows)  # proof: step 5
     candidates = concept.dichotomies(check_queries(public, features=concept.features))  # of public points alone
-    tally = sealed_candidates(candidates).tally(X, y)  # proof: step 0
+    tally = seal_candidates(candidates).tally(X, y)  # proof: step 0
     cost = choice.choice_cost(math.inf if budget is None else budget.order)
-    return opened(choice.choose(tally, budget=budget)), cost
+    return unseal_hypothesis(choice.choose(tally, budget=budget)), cost
 
 
 def cover_points(*, vc_dimension: int, alpha: float, beta: float) -> int:

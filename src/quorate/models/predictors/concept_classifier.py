@@ -18,7 +18,7 @@ from quorate.core.answerers import Answerer
 from quorate.core.checks import check_count
 from quorate.core.errors import InvalidInput
 from quorate.core.hypotheses.points import Labels, Points
-from quorate.core.hypotheses.sealed import sealed, works_alone
+from quorate.core.hypotheses.sealed import seal_concept, works_alone
 from quorate.core.privacy.claims import Claim
 from quorate.models.concepts import Concept, Finite, Stumps
 from quorate.models.predictors.base import QuorateClassifier, SessionClassifier
@@ -224,7 +224,8 @@ class ConceptClassifier(ConceptModel, SessionClassifier):
         """Return the checked records of each unit; a row that the class cannot use counts as zeros."""
         check_count("records_per_person", self.records_per_person)
         points, codes = self._begin_fit(X, y, groups, instead="PrivateClassifier")
-        points[~(sealed(self.concept_).usable(points) & works_alone(self.concept_, points))] = 0.0  # no row is refused
+        usable = seal_concept(self.concept_).usable(points) & works_alone(self.concept_, points)
+        points[~usable] = 0.0  # no row is refused
         records = fill_unit_rows(points, codes, groups=groups, row_limit=self.records_per_person)
         self.rows_ = records.row_limit
         return records
@@ -255,7 +256,7 @@ class ConceptClassifier(ConceptModel, SessionClassifier):
         restored: Self = model
         return restored
 
-    def _claim(self, epsilon: float, delta: float, *, what: str = "", unit: str = "", open_: str = "") -> Claim:
+    def _claim(self, epsilon: float, delta: float, *, subject: str = "", unit: str = "", open_: str = "") -> Claim:
         if self.unit_ == "person":
             unit = f"all rows of one person, of whom the first {self.rows_} are used"
-        return super()._claim(epsilon, delta, what=what, unit=unit, open_=open_)
+        return super()._claim(epsilon, delta, subject=subject, unit=unit, open_=open_)

@@ -115,44 +115,43 @@ def check_records(
     `role` says whose rows they are: private ones with `reset` and queries without it, unless it is given. No private
     value is refused. A query may miss values where the estimator takes gaps, or where `missing` says so.
     """
-    role, framed = role or ("private" if reset else "query"), is_frame(X)
-    if framed:
+    role = role or ("private" if reset else "query")
+    if is_frame(X):
         check_differ(column_names(X))
     if reset:
-        stays_frame = framed and (takes_frames(estimator) if frames is None else frames)
-        classifier.form_ = (form or FrameFormat.of(X)) if stays_frame else None
-        classifier.columns_read_ = framed and form is None and role == "private"
-    if classifier.form_ is None:
-        _check_declared_numbers(classifier, form if framed else None)
-        missing = allows_missing(estimator) if missing is None else missing
-        return check_matrix(classifier, X, missing=missing, reset=reset, role=role, declared=form is not None)
-    return _framed_rows(classifier, X, reset=reset, role=role)
+        classifier.form_ = _frame_format(X, estimator, frames, form)
+        classifier.columns_read_ = is_frame(X) and form is None and role == "private"
+    if classifier.form_ is not None:
+        return _read_frame(classifier, X, reset=reset, role=role)
+    if is_frame(X):
+        _check_numbers(classifier, _declared_texts(form))
+    missing = allows_missing(estimator) if missing is None else missing
+    return check_matrix(classifier, X, missing=missing, reset=reset, role=role, declared=form is not None)
 
 
-def _check_declared_numbers(classifier: Any, form: FrameFormat | None) -> None:
-    """Refuse a declared format with columns of texts or dates, for a model that takes a matrix."""
-    if form is not None:
-        _check_numbers(classifier, [name for name in form.columns if form.kind_of(name) != "number"])
+def _frame_format(X: Any, estimator: Any, frames: bool | None, form: FrameFormat | None) -> FrameFormat | None:
+    """Return the format of the frames that the estimator gets, or None where it gets a matrix."""
+    if not is_frame(X) or not (takes_frames(estimator) if frames is None else frames):
+        return None
+    return form or FrameFormat.of(X)
 
 
-def _framed_rows(classifier: Any, X: Any, *, reset: bool, role: Role) -> Any:
+def _declared_texts(form: FrameFormat | None) -> list[Any]:
+    """Return the columns that are declared as texts or dates."""
+    return [] if form is None else [name for name in form.columns if form.kind_of(name) != "number"]
+
+
+def _read_frame(classifier: Any, X: Any, *, reset: bool, role: Role) -> Any:
     """Return records or queries as data frames of the classifier's format."""
-    _check_same_format(classifier, is_frame(X))
+    if not is_frame(X):
+        raise InvalidInput(
+            "the model was fitted on a data frame, whose columns have names and types: ask with one too, of "
+            f"{shown_names(classifier.form_.columns)}"
+        )
     validate_data(classifier, X, reset=reset, skip_check_array=True)
     if len(X) < 1:
         raise InvalidInput("X has no rows; at least 1 is needed")
     return classifier.form_.read(X, role=role)
-
-
-def _check_same_format(classifier: Any, framed: bool) -> None:
-    """Refuse queries that are no data frame where the model was fitted on one."""
-    if framed:
-        return
-    columns = classifier.form_.columns
-    names = ", ".join(repr(name) for name in columns[:5]) + (", ..." if len(columns) > 5 else "")
-    raise InvalidInput(
-        f"the model was fitted on a data frame, whose columns have names and types: ask with one too, of {names}"
-    )
 
 
 def check_matrix(

@@ -182,11 +182,11 @@ class StudentClassifier(TeacherSettings, QuorateClassifier):
         if self.points == "margin":
             labelled = self._ask_by_margin(teachers, public, labelled)
         self.spent_epsilon_ = teachers.spent_epsilon()
-        self.labelled_ = labelled if row_numbers is None else replace(labelled, asked=row_numbers[labelled.asked])
+        self.labelled_ = labelled if row_numbers is None else replace(labelled, rows=row_numbers[labelled.rows])
         del teachers  # before anything can be raised that would carry them in its traceback
         if labelled.labels.size == 0:
             raise NoQuorum(
-                f"none of the {labelled.asked.size} points asked found a quorum: nothing is there to learn, and it "
+                f"none of the {labelled.rows.size} points asked found a quorum: nothing is there to learn, and it "
                 "was paid for. Ask for more teachers, a larger epsilon or fewer queries, or for aggregator='noisy_max'"
             )
         self.student_ = self._train(public, labelled)
@@ -205,7 +205,7 @@ class StudentClassifier(TeacherSettings, QuorateClassifier):
         labelled = self.labelled_
         state.put_estimator("student", {"student": clone(self.unfitted_student()), "fitted": self.student_})
         codes = class_codes(self.classes_, labelled.labels)
-        state.put_arrays("labelled", asked=labelled.asked, answered=labelled.answered, codes=codes)
+        state.put_arrays("labelled", rows=labelled.rows, answered=labelled.answered, codes=codes)
         return state
 
     @classmethod
@@ -214,7 +214,7 @@ class StudentClassifier(TeacherSettings, QuorateClassifier):
         student, arrays = state.estimator("student"), state.arrays("labelled")
         model = cls.from_fitted_values(state.values, student=student["student"])
         labels = model.classes_[arrays["codes"].astype(np.int64)]
-        model.labelled_ = Labelled(arrays["asked"], arrays["answered"], labels)
+        model.labelled_ = Labelled(arrays["rows"], arrays["answered"], labels)
         model.plan_ = Plan.from_dict(state.values["plan"], mechanism_of(state.values["mechanism"]))
         model.student_ = student["fitted"]
         return model
@@ -287,9 +287,9 @@ class StudentClassifier(TeacherSettings, QuorateClassifier):
     def _ask_by_margin(self, teachers: PrivateClassifier, public: Any, labelled: Labelled) -> Labelled:
         """Ask on in batches, each where a student of all labels released so far is least sure."""
         number = min(self.queries, len(public))
-        while 0 < labelled.asked.size < number:
-            unasked = np.setdiff1d(np.arange(len(public)), labelled.asked)
-            batch = min(-(-number // _ROUNDS), number - labelled.asked.size)
+        while 0 < labelled.rows.size < number:
+            unasked = np.setdiff1d(np.arange(len(public)), labelled.rows)
+            batch = min(-(-number // _ROUNDS), number - labelled.rows.size)
             if np.unique(labelled.labels).size < 2:
                 chosen = random_points(unasked, batch)
             else:  # proof: step 2
@@ -299,7 +299,7 @@ class StudentClassifier(TeacherSettings, QuorateClassifier):
                     break
                 chosen = unasked[np.argsort(margins(student, take_rows(public, unasked)), kind="stable")[:batch]]
             answers = self._ask(teachers, public, chosen)
-            if answers.asked.size == 0:
+            if answers.rows.size == 0:
                 break
             labelled = labelled + answers
         return labelled

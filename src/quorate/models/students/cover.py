@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from quorate.core.checks import check_choice, check_count, check_rate
 from quorate.core.errors import InvalidInput
-from quorate.core.hypotheses.sealed import opened, sealed_candidates
+from quorate.core.hypotheses.sealed import seal_candidates, unseal_hypothesis
 from quorate.core.mechanisms import NoisySum
 from quorate.core.mechanisms.exponential import ExponentialChoice
 from quorate.core.privacy.claims import replaced
@@ -56,10 +56,10 @@ class CoverClassifier(ConceptModel):
         defining = X if self.mode == "label-private" else check_matrix(self, public, reset=False, role="public")
         if self.points is not None:
             defining = defining[np.sort(random_points(np.arange(len(defining)), self.points))]
-        candidates = sealed_candidates(self.concept_.dichotomies(defining))  # proof: steps 1 and 2
+        candidates = seal_candidates(self.concept_.dichotomies(defining))  # proof: steps 1 and 2
         rows = fill_unit_rows(X, codes, groups=groups, row_limit=self.records_per_person)  # proof: step 2
         hypothesis, spent = self._select(candidates, rows)
-        self.hypothesis_, self.candidates_, self.spent_epsilon_ = opened(hypothesis), len(candidates), spent
+        self.hypothesis_, self.candidates_, self.spent_epsilon_ = unseal_hypothesis(hypothesis), len(candidates), spent
         ours = self.hypothesis_ is hypothesis  # somebody else's may fail
         if ours and len(np.unique(hypothesis.predict(defining))) < 2:
             warnings.warn(_ONE_LABEL, UserWarning, stacklevel=2)

@@ -161,7 +161,7 @@ class FiniteCover(RowCover):
         self._kind: list[int] = []
         for index in range(len(concept.members)):
             member = concept.member(index)
-            kind = kinds.setdefault(key_labels(member.predict_checked(points)), len(self._members))
+            kind = kinds.setdefault(key_labels(member.label_points(points)), len(self._members))
             if kind == len(self._members):
                 self._members.append(member)
             self._kind.append(kind)
@@ -178,7 +178,7 @@ class FiniteCover(RowCover):
         usable = which_finite(points)
         codes = np.full((len(self._members), len(points)), 2, dtype=np.int64)
         for column, member in enumerate(self._members):
-            codes[column, usable] = member.predict_checked(points[usable])
+            codes[column, usable] = member.label_points(points[usable])
         return codes.T
 
     def points_of(self, codes: Whole) -> Points:
@@ -202,7 +202,7 @@ class FiniteCover(RowCover):
             return 0 if hypothesis.label else NOTHING
         if isinstance(hypothesis, Member) and self._has_rule(hypothesis):
             return 2 + 3 * self._kind[hypothesis.index]
-        kind = self._kinds_by_labels.get(key_labels(hypothesis.predict_checked(self.public_points)))
+        kind = self._kinds_by_labels.get(key_labels(hypothesis.label_points(self.public_points)))
         if kind is None:
             raise InvalidInput("this query labels the public points as no member of the list does")
         return 2 + 3 * kind

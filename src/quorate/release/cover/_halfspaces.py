@@ -116,7 +116,7 @@ class HalfspaceCover(CellCover):
     def _number(self, hypothesis: Any) -> int:
         if isinstance(hypothesis, Constant):
             return len(self.lines) if hypothesis.label else NOTHING
-        return self._numbers[key_labels(hypothesis.predict_checked(self._public))]
+        return self._numbers[key_labels(hypothesis.label_points(self._public))]
 
     def parts(self, numbers: ArrayLike) -> tuple[Whole, Whole]:
         """Return the side of a line that a query is, or all and the side that is taken away."""
