@@ -60,11 +60,12 @@ def _peer_figures() -> Iterator[Figure]:
 
 
 def _tracing_figures(quick: bool) -> Iterator[Figure]:
-    from quorate.auditing._membership import exact_means, noisy_means, released_means, trace
+    from quorate.auditing import trace
 
-    repeats = 2 if quick else 20
-    yield "audit.tracing.exact.hits_at_1_percent", trace(exact_means, repeats=repeats).hits(false_alarms=0.01), "share"
-    for name, means in (("noisy", noisy_means), ("query_release", released_means)):
+    releases, repeats = import_planted("traced"), 2 if quick else 20
+    traced = trace(releases.exact_means, repeats=repeats)
+    yield "audit.tracing.exact.hits_at_1_percent", traced.hits(false_alarms=0.01), "share"
+    for name, means in (("noisy", releases.noisy_means), ("query_release", releases.released_means)):
         traced = trace(means(epsilon=1.0, delta=1e-6), repeats=repeats)
         yield f"audit.tracing.{name}.hits_at_1_percent", traced.hits(false_alarms=0.01), "share"
         excess = traced.excess(epsilon=1.0, delta=1e-6, confidence=1 - 1e-9)

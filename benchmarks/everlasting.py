@@ -9,6 +9,7 @@ that of a record and that of a query, cutoff included. A run "works" if no query
 no quorum, and few answers are wrong.
 """
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,10 +23,10 @@ from quorate.core.errors import Infeasible
 from quorate.models.concepts import Thresholds
 from quorate.models.everlasting import EverlastingClassifier
 from quorate.models.everlasting.directions import MeanDirection
-from quorate.planner.literature import published_records
 
 _PROBES = 4001
 _BATCH = 50_000
+_TAU = 1.1e10  # the tau of GenericBBL must be above this
 
 
 @dataclass(frozen=True)
@@ -312,8 +313,19 @@ def _boost_figures(quick: bool) -> Iterator[Figure]:
 
     ladder = (200_000, 150_000, 100_000, 75_000, 60_000, 50_000)
     yield from _smallest("labelboost.smallest_n.epsilon2", play, ladder[2:3] if quick else ladder, error_percent=0.1)
-    paper = published_records(vc_dimension=1, epsilon=1.0, delta=1e-6, alpha=0.05, beta=0.05)
+    paper = _published_records(vc_dimension=1, epsilon=1.0, delta=1e-6, alpha=0.05, beta=0.05)
     yield "everlasting.published_n.epsilon1", paper, "records"
+
+
+def _published_records(*, vc_dimension: int, epsilon: float, delta: float, alpha: float, beta: float) -> float:
+    """Return the n of GenericBBL (Naor, Nissim, Stemmer and Yan 2023, section 5), logarithms to base 2.
+
+    For error 6 alpha with probability 1 - 4 beta, at epsilon below 1 and alpha, beta and delta below 1/16; epsilon = 1
+    is taken as the limit.
+    """
+    learning = 8 * vc_dimension * math.log2(26 / alpha) + 4 * math.log2(4 / beta)
+    chances = math.log2(1 / delta) * math.log2(8 * learning / (epsilon * alpha**2 * beta * delta)) ** 2
+    return 8 * _TAU / (alpha**3 * epsilon**2) * learning**2 * chances * (3 + math.exp(epsilon + 4))
 
 
 def measure(quick: bool) -> Iterator[Figure]:

@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 
 from benchmarks.figures import Figure, data_folder
+from benchmarks.needed import votes_needed
 from quorate.core._noise import SystemNoise
 from quorate.core.mechanisms import (
     BetweenThresholds,
@@ -19,7 +20,6 @@ from quorate.core.mechanisms import (
     SoftMajority,
     StabilityTest,
 )
-from quorate.planner.needed import votes_needed
 
 
 def measure(quick: bool) -> Iterator[Figure]:

@@ -18,11 +18,10 @@ from typing import Any, get_args
 import numpy as np
 
 from benchmarks.data import DigitSplit, digit_splits, random_halves, read_adult
-from benchmarks.figures import Figure, data_folder
+from benchmarks.figures import Figure, data_folder, import_planted
 from benchmarks.students import adult_student
 from quorate.auditing import audit
 from quorate.auditing._membership import attack_membership, make_targets, trace
-from quorate.auditing._models import neighbour_means
 from quorate.compute.learners.backends import choose_backend
 from quorate.core.errors import InvalidInput
 from quorate.core.estimator_calls import one_thread
@@ -261,7 +260,7 @@ def _attack_figures(quick: bool) -> Iterator[Figure]:
     claim = {"epsilon": model.terms_.replaced_epsilon(), "delta": _DELTA}
     yield "neighbours.membership.area", roc.area, "share"
     yield "neighbours.membership.excess_over_claim", roc.excess(**claim, confidence=1 - 1e-9), "share"
-    means = neighbour_means(epsilon=1.0, delta=1e-6)
+    means = import_planted("traced").neighbour_means(epsilon=1.0, delta=1e-6)
     traced = trace(means, stumps=1000, people=50, strangers=1000, repeats=2 if quick else 20)
     yield "neighbours.tracing.hits_at_1_percent", traced.hits(false_alarms=0.01), "share"
     excess = traced.excess(epsilon=1.0, delta=1e-6, confidence=1 - 1e-9)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.classifier import coverage_and_width
+from benchmarks.needed import correct_probability
 from benchmarks.release_covers import crossover, line_errors
 from quorate.core.errors import RunEnded
 from quorate.core.mechanisms import Quorum, SharpMajority
@@ -20,7 +21,6 @@ from quorate.core.privacy import Budget
 from quorate.models.concepts import Thresholds
 from quorate.models.knn import NeighbourClassifier
 from quorate.models.selection import plan_search
-from quorate.planner.needed import correct_probability
 from quorate.report._plots import (
     BLUE,
     GREEN,

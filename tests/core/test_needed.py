@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from benchmarks.needed import correct_probability, votes_needed
 from conftest import FALSE_ALARM
 from quorate import Infeasible, InvalidInput
 from quorate.auditing._plays import simulate
@@ -21,7 +22,6 @@ from quorate.core.mechanisms import (
     SoftMajority,
     StabilityTest,
 )
-from quorate.planner.needed import correct_probability, votes_needed
 
 TARGET = {"epsilon": 4.0, "delta": 1e-5}
 PLAYS = 3000

@@ -6,11 +6,10 @@ import math
 import numpy as np
 import pytest
 
-from planted.scores import ChargedForOneCount
+from planted.scores import ChargedForOneCount, share_outcomes
 from quorate.auditing import claims_of
 from quorate.auditing._enumeration import RenyiClaim, measure_claim
 from quorate.auditing._laws import all_votes, neighbours
-from quorate.auditing._sums import share_outcomes
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.mechanisms import NoisyShares
 from quorate.core.mechanisms.noisy_shares import nearest_points, numbers_of, points_of, steps_for

@@ -11,7 +11,7 @@ import pytest
 
 from quorate import Budget, InvalidInput
 from quorate.core.mechanisms import Quorum
-from quorate.planner.needed import threshold_law
+from quorate.core.mechanisms.distributions import gaussian_pmf
 
 TARGET = {"epsilon": 2.0, "delta": 0.02}
 
@@ -21,11 +21,13 @@ class Interaction:
 
     def __init__(self, quorum, chance, *, depth):
         self.quorum, self.chance, self.depth = quorum, chance, depth
-        self.noises, self.weights = threshold_law(quorum)
+        reach = math.ceil(9 * quorum.threshold_scale) + 1
+        self.noises = range(-reach, reach + 1)
+        self.weights = gaussian_pmf(quorum.threshold_scale, reach)
         self.leaves = []  # (p, q, no-quorums met)
 
     def answered(self, distance):
-        return np.array([self.quorum.answer_probability(distance, threshold_noise=int(n)) for n in self.noises])
+        return np.array([self.quorum.answer_probability(distance, threshold_noise=n) for n in self.noises])
 
     def play(self, p, q, met=0, asked=0):
         """Ask one more query, whatever came out, or stop: both are decided by the transcript, here at random."""

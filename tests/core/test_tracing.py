@@ -7,7 +7,8 @@ in expectation, and intervals of confidence 1 - 1e-9 stand around what was count
 import numpy as np
 import pytest
 
-from quorate.auditing._membership import Population, Roc, exact_means, noisy_means, released_means, trace
+from planted.traced import exact_means, noisy_means, released_means
+from quorate.auditing._membership import Population, Roc, trace
 from quorate.core.errors import InvalidInput
 from quorate.core.mechanisms import NoisySum
 

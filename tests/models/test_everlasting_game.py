@@ -7,7 +7,8 @@ from scipy.stats import binom
 from everlasting_enumeration import MISTAKES, EverlastingGame, Rules, majority, seated, small_quorum
 from quorate import InvalidInput
 from quorate.auditing._bounds import epsilon_lower_bound
-from quorate.auditing._everlasting import audit_terms, closing_law, closing_plays, label_plays, no_quorum_plays
+from quorate.auditing._everlasting import audit_terms, closing_law, closing_plays, no_quorum_plays
+from quorate.auditing._laws import ballots_to_change
 from quorate.auditing._verdict import audit
 from quorate.core.mechanisms import NO_QUORUM, Quorum
 from quorate.core.mechanisms.cutoff import NoisyCutoff
@@ -121,7 +122,9 @@ def test_dropped_points_that_shift_seats_are_caught(name, caught):
         for place in range(1001):
             seats = seated(seats, outcome if place == 0 else place % 2, raw=0, rules=rules)
         votes = sum(label == place % 2 for place, label in enumerate(seats))
-        worlds.append(label_plays(quorum, votes, plays=100_000, seed=world))
+        distance = ballots_to_change((1001 - votes, votes))
+        missed = no_quorum_plays(quorum, [distance], queries=1, plays=100_000, seed=world)[:, 0]
+        worlds.append(np.where(missed == 1, NO_QUORUM, int(2 * votes > 1001)))
     bound = epsilon_lower_bound(*worlds, delta=1e-5, confidence=1 - 1e-9)
     assert (bound.epsilon > 4.0) == caught
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 from typing import Any
 
 from planted.bug import Caught, PlantedBug
+from planted.traced import neighbour_means
 from quorate.auditing._membership import attack_membership, make_targets, trace
-from quorate.auditing._models import neighbour_means
 from quorate.auditing.replay import entropy_tape
 from quorate.models.knn import NeighbourClassifier, NeighbourRegressor
 from quorate.models.knn._model import NeighbourModel

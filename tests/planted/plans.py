@@ -15,9 +15,9 @@ from planted.bug import Caught, PlantedBug
 from planted.exact import law_of_code
 from quorate.core.arrays import Floats
 from quorate.core.mechanisms import Quorum, SharpMajority
+from quorate.core.mechanisms.distributions import gaussian_pmf
 from quorate.core.mechanisms.sharp_majority import build_table
 from quorate.core.privacy import Budget, Cost
-from quorate.planner.needed import threshold_law
 
 _TEACHERS = 6
 _ORDER, _PRICE = 4.0, 0.02
@@ -98,10 +98,11 @@ def _pays_for_too_many(target: SharpMajority, plays: int, seed: int) -> Caught:
 
 def _run_laws(quorum: Quorum) -> Iterator[Floats]:
     """Yield, for one distance after another, the law of the number of answers before the first no-quorum."""
-    noises, weights = threshold_law(quorum)
+    reach = math.ceil(9 * quorum.threshold_scale) + 1
+    noises, weights = range(-reach, reach + 1), gaussian_pmf(quorum.threshold_scale, reach)
     answers = np.arange(_QUERIES + 1)
     for distance in range(60):
-        answered = np.array([quorum.answer_probability(distance, threshold_noise=int(noise)) for noise in noises])
+        answered = np.array([quorum.answer_probability(distance, threshold_noise=noise) for noise in noises])
         each = answered[:, np.newaxis] ** answers
         each[:, :-1] *= 1 - answered[:, np.newaxis]  # the last outcome: all of them are answered
         yield weights @ each

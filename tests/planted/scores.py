@@ -1,18 +1,61 @@
 """Scores of the vote, each with one mistake: noise for one count where two move, weights that all records make."""
 
+import math
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
 from planted.attacks import judge
 from planted.bug import Caught, PlantedBug
-from quorate.auditing._enumeration import claims_of
-from quorate.auditing._sums import share_outcomes
+from quorate.auditing._enumeration import Outcomes, claims_of
+from quorate.auditing._laws import Votes, gaussian
 from quorate.auditing.replay import Replay, replay
+from quorate.core.errors import InvalidInput
 from quorate.core.mechanisms import NoisyShares, NoisySum
 from quorate.core.privacy import Cost, gaussian_renyi
 from quorate.models.predictors import PrivateClassifier
+
+_SCALES = 12  # of noise that are enumerated: what is beyond has a probability below 1e-30
+_MOST = 2_000_000  # combinations of noise
+
+
+class _EveryNoise:
+    """Gives every combination of noises once, as one query's draws after another's."""
+
+    def __init__(self, grid: NDArray[np.int64]) -> None:
+        self._grid = grid
+
+    def gaussian(self, scale: float, size: int) -> NDArray[np.int64]:
+        if size != self._grid.size:
+            raise InvalidInput("the mechanism draws other noise than is enumerated")
+        return self._grid.ravel()
+
+
+def share_outcomes(mechanism: NoisyShares, votes: Votes, neighbour: Votes) -> Outcomes:
+    """Return the exact distributions of the answer to one query, for these votes and for those of a neighbour.
+
+    The code is run on every combination of noises, and answers are counted by their probability: a mistake in the
+    projection, the grid or its numbering shows in the distribution.
+    """
+    draws = 1 if mechanism.classes == 2 else mechanism.classes
+    reach = math.ceil(_SCALES * mechanism.scale) + 1
+    if (2 * reach + 1) ** draws > _MOST:
+        raise InvalidInput("too many combinations of noise to enumerate; take a smaller scale or fewer classes")
+    axes = np.meshgrid(*[np.arange(-reach, reach + 1)] * draws, indexing="ij")
+    grid = np.stack([axis.ravel() for axis in axes], axis=1)
+    law = gaussian(mechanism.scale, reach + 1)
+    answers, chances = [], []
+    for counts in (votes, neighbour):  # noisy counts are the same for both: the noise makes up for the moved ballot
+        noises = grid + (np.array(votes) - np.array(counts))[-draws:]
+        noise: Any = _EveryNoise(noises)
+        answers.append(mechanism.draw_labels(np.tile(np.array(counts), (len(grid), 1)), noise))
+        chances.append(np.prod(law[noises + reach + 1], axis=1))
+    _, codes = np.unique(np.concatenate(answers), return_inverse=True)
+    size, parts = int(codes.max()) + 1, np.split(codes.ravel(), 2)
+    laws = (np.bincount(part, weights=law, minlength=size) for part, law in zip(parts, chances, strict=True))
+    return Outcomes.from_laws(*laws)
 
 
 class ChargedForOneCount(NoisyShares):

@@ -24,7 +24,7 @@ from quorate.auditing._plays import PlayNoise, SeededNoise
 from quorate.auditing._verdict import CONFIDENCE, Attempt, Effort, Verdict, game
 from quorate.core.arrays import Integers
 from quorate.core.errors import InvalidInput
-from quorate.core.mechanisms import NO_QUORUM, Quorum
+from quorate.core.mechanisms import Quorum
 from quorate.core.mechanisms.cutoff import CutoffRun, NoisyCutoff
 from quorate.models.everlasting import EverlastingClassifier, Guarantee, Terms
 
@@ -119,16 +119,6 @@ def closing_plays(
         tails[remaining] >= 1, 0, np.minimum(np.nan_to_num(waits, nan=0.0, posinf=clear_queries), clear_queries)
     )
     return np.where(alive, answered, -1).astype(np.int64)
-
-
-def label_plays(quorum: Quorum, votes: int, *, plays: int, seed: int) -> Integers:
-    """Return the answers to one query with this many votes for class 1, one a run."""
-    missed = no_quorum_plays(quorum, [_distance(votes, quorum.teachers)], queries=1, plays=plays, seed=seed)[:, 0]
-    return np.where(missed == 1, NO_QUORUM, int(2 * votes > quorum.teachers))
-
-
-def _distance(votes: int, teachers: int) -> int:
-    return max(0, math.ceil(abs(2 * votes - teachers) / 2) - 1)
 
 
 def _binned(values: Sequence[Integers]) -> list[Integers]:

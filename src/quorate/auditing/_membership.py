@@ -33,9 +33,6 @@ from quorate.auditing._bounds import proportion_at_least, proportion_at_most
 from quorate.core.arrays import Floats, Integers
 from quorate.core.checks import check_count, check_rate
 from quorate.core.errors import InvalidInput
-from quorate.core.mechanisms import NoisySum
-from quorate.release import Columns, QueryRelease, Workload
-from quorate.tables import Number
 
 Ask = Callable[[Any], object]
 Mask = NDArray[np.bool_]
@@ -235,40 +232,6 @@ class Population:
         chance = ((1 + self.means) / 2).astype(np.float32)
         uniforms = self._generator.random(size=(people, chance.size), dtype=np.float32)
         return np.where(uniforms < chance, np.int8(1), np.int8(-1))
-
-
-def exact_means(rows: Rows) -> Floats:
-    """Return the mean answer to each question: no privacy at all."""
-    means: Floats = rows.mean(axis=0, dtype=np.float64)
-    return means
-
-
-def noisy_means(*, epsilon: float, delta: float) -> Release:
-    """Return the release of all means together within (epsilon, delta), with discrete Gaussian noise on the sums."""
-
-    def release(rows: Rows) -> Floats:
-        sums = rows.sum(axis=0, dtype=np.int64)
-        # replacing one person moves every sum by 2 at most
-        noisy = NoisySum.calibrate(epsilon=epsilon, delta=delta, sensitivity=2, releases=rows.shape[1])
-        return np.array(noisy.releases(sums.tolist()), dtype=np.float64) / len(rows)
-
-    return release
-
-
-def released_means(*, epsilon: float, delta: float, engine: str = "plain") -> Release:
-    """Return the release of all means by a `QueryRelease` of this engine."""
-
-    def release(rows: Rows) -> Floats:
-        names = [str(number) for number in range(rows.shape[1])]
-        columns = Columns({name: Number(cuts=[0.0]) for name in names})
-        query_release = QueryRelease(
-            Workload.marginals(1), epsilon=epsilon, delta=delta, engine=engine, columns=columns
-        )
-        query_release.fit({name: rows[:, number].astype(np.float64) for number, name in enumerate(names)})
-        shares = query_release.read(np.arange(3 * len(names)))[0].reshape(len(names), 3)  # below 0, above 0, missing
-        return shares[:, 1] - shares[:, 0]
-
-    return release
 
 
 def trace(

@@ -12,20 +12,17 @@ from sklearn.base import clone
 from quorate.auditing._bounds import score_lower_bound
 from quorate.auditing._enumeration import Outcomes, Query
 from quorate.auditing._laws import Votes, release_of
-from quorate.auditing._membership import Release
 from quorate.auditing._plays import PlayNoise, play
 from quorate.auditing._sums import vector_law
 from quorate.auditing._verdict import Effort, Verdict, game
 from quorate.auditing._votes import attacks_on, best_attack
 from quorate.auditing.replay import entropy_tape, fitted_ensemble
-from quorate.core.arrays import Floats, Integers
+from quorate.core.arrays import Integers
 from quorate.core.errors import InvalidInput
 from quorate.core.mechanisms.noisy_vector import NoisyVector
 from quorate.core.privacy import Budget
 from quorate.models.concepts import Threshold, Thresholds
 from quorate.models.knn import NeighbourClassifier, NeighbourRegressor
-from quorate.models.knn.ballots import Levels, Terms
-from quorate.models.knn.choice import TOP
 from quorate.models.predictors import PrivateClassifier
 from quorate.release import QueryRelease
 
@@ -136,36 +133,6 @@ def _count_votes(target: Any, present: bool) -> tuple[Integers, Any]:
     queries = np.repeat(X[:1], int(model.terms_.votes) + _QUERIES_AFTER_WEAR, axis=0)
     counts = model.session_.answerer.units.count(model.space_.points(queries)).put_to(np.ravel)
     return counts, model.terms_
-
-
-def neighbour_means(*, epsilon: float, delta: float, make: type[NeighbourRegressor] = NeighbourRegressor) -> Release:
-    """Return the release of all means by a regressor of neighbours, as `trace` takes it.
-
-    A person has a record for each question, at a place of its own, and a query is asked at each place: so a person
-    votes on every question, and pays for all. `epsilon` is for one person replaced.
-    """
-
-    def release(rows: Any) -> Floats:
-        people, questions = rows.shape
-        points = np.arange(questions, dtype=np.float64)[:, np.newaxis]
-        votes = float(questions)
-        added = _added_epsilon(epsilon, delta, votes)
-        model = make(epsilon=added, delta=delta, bounds=(-1, 1), radius=0.4, votes=votes, metric="euclidean")
-        everyone = np.repeat(np.arange(people), questions)
-        model.fit(np.tile(points, (people, 1)), rows.ravel().astype(np.float64), groups=everyone, public=points)
-        return model.predict(points)
-
-    return release
-
-
-def _added_epsilon(epsilon: float, delta: float, votes: float) -> float:
-    """Return an epsilon for addition or removal at which replacement has at most this one."""
-    ballot, low, high = Levels(low=-1.0, high=1.0, centre=0.0), 0.0, epsilon
-    for _ in range(20):
-        middle = (low + high) / 2
-        terms = Terms.calibrate(epsilon=middle, delta=delta, votes=votes, top=TOP, ballot=ballot)
-        low, high = (middle, high) if terms.replaced_epsilon() <= epsilon else (low, middle)
-    return low
 
 
 @game(QueryRelease)

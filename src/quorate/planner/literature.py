@@ -2,11 +2,9 @@
 
 import math
 
-from quorate.core.checks import check_count, check_delta, check_positive
 from quorate.planner.result import PublishedBound
 
 _FAILURE = 0.05  # the probability beta with which the published guarantee of accuracy may fail
-_TAU = 1.1e10  # the tau of GenericBBL must be above this
 
 
 def stability_teachers(*, epsilon: float, delta: float, queries: int, disagreement: float) -> tuple[int, int]:
@@ -56,20 +54,3 @@ def published_bounds(
             )
         )
     return tuple(bounds)
-
-
-def published_records(*, vc_dimension: int, epsilon: float, delta: float, alpha: float, beta: float) -> float:
-    """Return the n of GenericBBL (Naor, Nissim, Stemmer and Yan 2023, section 5), logarithms to base 2.
-
-    For error 6 alpha with probability 1 - 4 beta, at epsilon below 1 and alpha, beta and delta below 1/16; epsilon = 1
-    is taken as the limit.
-    """
-    epsilon, alpha, beta = (
-        check_positive("epsilon", epsilon),
-        check_positive("alpha", alpha),
-        check_positive("beta", beta),
-    )
-    delta, dimension = check_delta(delta, zero=False), check_count("vc_dimension", vc_dimension)
-    learning = 8 * dimension * math.log2(26 / alpha) + 4 * math.log2(4 / beta)
-    chances = math.log2(1 / delta) * math.log2(8 * learning / (epsilon * alpha**2 * beta * delta)) ** 2
-    return 8 * _TAU / (alpha**3 * epsilon**2) * learning**2 * chances * (3 + math.exp(epsilon + 4))
