@@ -13,10 +13,8 @@ from quorate.core.privacy import (
     best_order,
     exponential_renyi,
     gaussian_renyi,
-    laplace_renyi,
     pure_renyi,
     to_capacity,
-    to_delta,
     to_epsilon,
 )
 
@@ -59,32 +57,6 @@ def test_randomised_response_agrees_with_the_library(epsilon):
     assert_held_against(lambda order: pure_renyi(epsilon, order=order), _library_renyi(event))
 
 
-@pytest.mark.parametrize("scale", [20.0, 100.0])
-def test_laplace_is_exact_and_close_to_the_continuous_curve(scale):
-    import dp_accounting
-
-    library = _library_renyi(dp_accounting.LaplaceDpEvent(scale))
-    for order, theirs in library.items():
-        ours = laplace_renyi(scale=scale, order=order)
-        exact = _discrete_laplace(scale, order)
-        assert exact * (1 - 1e-9) <= ours <= exact * (1 + 1e-6)
-        assert abs(ours - theirs) <= 0.02 * theirs
-
-
-def _discrete_laplace(scale, order, shift=1):
-    x = np.arange(-3000, 3001)
-    p, q = np.exp(-np.abs(x) / scale), np.exp(-np.abs(x - shift) / scale)
-    p, q = p / p.sum(), q / q.sum()
-    keep = (p > 0) & (q > 0)
-    return math.log(np.exp(order * np.log(p[keep]) + (1 - order) * np.log(q[keep])).sum()) / (order - 1)
-
-
-@given(st.floats(1.0, 30.0), st.floats(1.2, 20.0), st.integers(1, 6))
-def test_laplace_sums_its_law(scale, order, shift):
-    exact = _discrete_laplace(scale, order, shift)
-    assert exact - 1e-9 <= laplace_renyi(scale=scale, order=order, sensitivity=shift) <= exact * 1.0001 + 1e-9
-
-
 @pytest.mark.parametrize(("scale", "count"), [(20.0, 1), (30.0, 100), (100.0, 2000)])
 def test_epsilon_of_gaussians_is_above_the_loss_distribution_and_within_reason(scale, count):
     """The library's privacy-loss distribution is the truth for the Gaussian; a single order costs a few per cent."""
@@ -95,16 +67,6 @@ def test_epsilon_of_gaussians_is_above_the_loss_distribution_and_within_reason(s
     ours, _ = smallest_epsilon(lambda order: count * gaussian_renyi(scale=scale, order=order), delta=1e-6)
     theirs = dp_accounting.rdp.RdpAccountant(list(np.linspace(1.1, 200, 2000))).compose(event).get_epsilon(1e-6)
     assert truth <= ours <= theirs * 1.02
-
-
-@pytest.mark.parametrize(("scale", "count"), [(5.0, 3), (20.0, 100)])
-def test_epsilon_of_discrete_laplace_is_above_the_loss_distribution(scale, count):
-    import dp_accounting
-
-    one = dp_accounting.pld.privacy_loss_distribution.from_discrete_laplace_mechanism(1 / scale)
-    truth = one.self_compose(count).get_epsilon_for_delta(1e-6)
-    ours, _ = smallest_epsilon(lambda order: count * laplace_renyi(scale=scale, order=order), delta=1e-6)
-    assert truth <= min(ours, count / scale) <= truth * 1.15
 
 
 @given(st.floats(0.001, 10), orders)
@@ -136,12 +98,11 @@ def test_capacity_and_epsilon_are_inverse_with_safe_rounding(epsilon, order, del
     back = to_epsilon(capacity, order=order, delta=delta)
     assert back <= epsilon
     assert back >= epsilon * (1 - 1e-9) - 1e-9
-    assert to_delta(capacity, order=order, epsilon=epsilon) <= delta * (1 + 1e-6)
 
 
-@given(st.lists(st.floats(0.01, 1), min_size=2, max_size=6), orders, st.floats(0, 4))
-def test_conversion_bounds_the_true_hockey_stick(weights, order, epsilon):
-    """For random pairs of laws the converted delta is never below the true one, also after removing mass."""
+@given(st.lists(st.floats(0.01, 1), min_size=2, max_size=6), orders, st.floats(1e-6, 0.5))
+def test_conversion_bounds_the_true_hockey_stick(weights, order, delta):
+    """For random pairs of laws the converted epsilon keeps its delta, also after removing mass."""
     half = len(weights) // 2
     p = np.array(weights) / sum(weights)
     q = np.roll(p, half)
@@ -151,16 +112,11 @@ def test_conversion_bounds_the_true_hockey_stick(weights, order, epsilon):
         if exponents.max() > 600:
             return
         moment = np.exp(exponents).sum()
-        truth = np.maximum(kept - math.exp(epsilon) * q, 0).sum()
-        assert (
-            truth
-            <= to_delta(max(0.0, math.log(moment)) / (order - 1), order=order, epsilon=epsilon) * (1 + 1e-9) + 1e-12
-        )
+        epsilon = to_epsilon(max(0.0, math.log(moment)) / (order - 1), order=order, delta=delta)
+        assert np.maximum(kept - math.exp(epsilon) * q, 0).sum() <= delta * (1 + 1e-9)
 
 
 def test_extremes_do_not_overflow():
-    assert to_delta(1000.0, order=2.0, epsilon=1.0) == 1.0
-    assert 0 < to_delta(0.0, order=200.0, epsilon=100.0) < 1e-300
     assert to_epsilon(math.inf, order=2.0, delta=1e-6) == math.inf
 
 
@@ -186,10 +142,6 @@ def test_best_order_is_best():
         (lambda: to_capacity(math.nan, delta=1e-6, order=2.0), "epsilon must be a positive finite number, not nan"),
         (lambda: to_capacity("1", delta=1e-6, order=2.0), "epsilon must be a positive finite number, not '1'"),
         (lambda: gaussian_renyi(scale=0.0, order=2.0), "scale must be a positive finite number, not 0.0"),
-        (
-            lambda: laplace_renyi(scale=1.0, order=2.0, sensitivity=0),
-            "sensitivity must be a whole number of at least 1",
-        ),
     ],
 )
 def test_bad_parameters_are_named(call, text):

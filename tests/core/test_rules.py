@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate import InvalidInput
-from quorate.core.privacy import amplify, amplify_inverse, group_privacy, relabelling_epsilon
+from quorate.core.privacy import amplify, amplify_inverse, relabelling_epsilon
 
 
 @given(st.floats(0.05, 3), st.integers(2, 6), st.data())
@@ -144,17 +144,3 @@ def test_relabelling_refuses_an_unknown_change():
     with pytest.raises(InvalidInput, match="change must be 'labelled' or 'unlabelled', not 'both'"):
         relabelling_epsilon(kappa=1.0, change="both")
     assert relabelling_epsilon(kappa=1.0, rows=3) == pytest.approx(3 * relabelling_epsilon(kappa=1.0))
-
-
-@given(st.floats(0.01, 1), st.floats(1e-300, 0.001), st.integers(1, 5))
-def test_group_privacy_is_the_chain_of_neighbours(epsilon, delta, size):
-    total, loss = 0.0, 0.0
-    for _ in range(size):
-        total, loss = delta + math.exp(epsilon) * total, loss + epsilon
-    claimed = group_privacy(epsilon=epsilon, delta=delta, size=size)
-    assert claimed[0] == pytest.approx(loss)
-    assert total <= claimed[1] * (1 + 1e-9) <= max(total, 1e-300) * (1 + 1e-6)
-
-
-def test_group_privacy_of_many_does_not_overflow():
-    assert group_privacy(epsilon=10.0, delta=1e-6, size=1000) == (10_000.0, 1.0)

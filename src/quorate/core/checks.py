@@ -122,6 +122,14 @@ def check_order(value: object) -> float:
     return number
 
 
+def check_finite_order(noise: str, order: object) -> float:
+    """Return the order of a charge for noise that has no divergence at order infinity, or refuse infinity."""
+    number = check_order(order)
+    if number == math.inf:
+        raise InvalidInput(f"{noise} is charged at a finite order; open the budget at one, with delta above 0")
+    return number
+
+
 def check_count(name: str, value: object, *, least: int = 1, most: int | None = None) -> int:
     """Return `value` as an int if it is a whole number of at least `least`, and at most `most` where that is given."""
     if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < least:

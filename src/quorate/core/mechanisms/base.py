@@ -260,12 +260,14 @@ def check_paper(mechanism: ThresholdMechanism, epsilon: float, delta: float) -> 
         )
 
 
-def too_few_teachers(mechanism: ThresholdMechanism, needed: int) -> Infeasible:
-    """Return the error that says how many teachers it would take."""
-    return Infeasible(
-        f"with teachers={mechanism.teachers} even a unanimous ballot would mostly find no quorum; it takes at least "
-        f"{needed} teachers for this target, or a larger epsilon, or fewer no_quorums than {mechanism.no_quorums}"
-    )
+def check_teachers(mechanism: Any) -> None:
+    """Refuse so few teachers that even a unanimous ballot would mostly find no quorum."""
+    if mechanism.answer_probability((mechanism.teachers + 1) // 2 - 1) < 0.5:
+        raise Infeasible(
+            f"with teachers={mechanism.teachers} even a unanimous ballot would mostly find no quorum; it takes at "
+            f"least {2 * mechanism.distance() + 1} teachers for this target, or a larger epsilon, or fewer no_quorums "
+            f"than {mechanism.no_quorums}"
+        )
 
 
 class Run:

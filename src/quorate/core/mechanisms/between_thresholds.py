@@ -7,7 +7,7 @@ no-quorum and composes the epochs. Either holds outside a tail event of probabil
 PROOF_between_thresholds.md.
 """
 
-import itertools
+import bisect
 import math
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -18,9 +18,16 @@ from numpy.typing import NDArray
 
 from quorate.core._noise import NoiseSource
 from quorate.core.arrays import Floats
-from quorate.core.checks import check_count, check_delta, check_order, check_positive, check_rate, validate_fields
-from quorate.core.errors import Infeasible, InvalidInput
-from quorate.core.mechanisms.base import Counts, Decide, Labels, ThresholdMechanism, check_paper, too_few_teachers
+from quorate.core.checks import (
+    check_count,
+    check_delta,
+    check_finite_order,
+    check_positive,
+    check_rate,
+    validate_fields,
+)
+from quorate.core.errors import InvalidInput
+from quorate.core.mechanisms.base import Counts, Decide, Labels, ThresholdMechanism, check_paper, check_teachers
 from quorate.core.mechanisms.distributions import (
     TAIL_BITS,
     gaussian_tail,
@@ -31,6 +38,7 @@ from quorate.core.mechanisms.distributions import (
     least_charge,
     stable_up,
 )
+from quorate.core.mechanisms.orders import search_grid
 from quorate.core.privacy import RENYI_QUANTA, Cost, best_order, gaussian_renyi, pure_renyi, to_capacity
 from quorate.core.requests import NO_QUORUM
 
@@ -92,8 +100,7 @@ class BetweenThresholds(ThresholdMechanism):
         mechanism = cls(teachers=teachers, no_quorums=no_quorums, calibration=calibration, **asdict(settings))
         if calibration == "paper":
             check_paper(mechanism, epsilon, delta)
-        if mechanism.answer_probability((teachers + 1) // 2 - 1) < 0.5:
-            raise too_few_teachers(mechanism, 2 * mechanism.distance() + 1)
+        check_teachers(mechanism)
         return mechanism
 
     @property
@@ -117,8 +124,7 @@ class BetweenThresholds(ThresholdMechanism):
         """Return the cost of one no-quorum, or of the epoch it opens."""
         if self.redraws:
             return self.opening_cost(order)
-        if check_order(order) == math.inf:
-            raise InvalidInput("a run with one Gaussian threshold is charged at a finite order; allow a delta above 0")
+        order = check_finite_order("a Gaussian threshold", order)
         return Cost(band_price(scale=self.query_scale, width=self._width(), order=order) / (order - 1))  # proof: step 3
 
     def least_no_quorum_charge(self, order: float) -> Cost:
@@ -241,13 +247,12 @@ class Settings:
 
 def _narrowest(scale: float, price: float, order: float) -> int | None:
     """Return the smallest width at which a no-quorum costs at most `price`, or None where no width does."""
-    low, high = LEAST_WIDTH, math.ceil(40 * scale) + LEAST_WIDTH
-    if band_price(scale=scale, width=high, order=order) > price:
-        return None
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if band_price(scale=scale, width=middle, order=order) <= price else (middle + 1, high)
-    return high
+
+    def fits(width: int) -> bool:
+        return band_price(scale=scale, width=width, order=order) <= price
+
+    widths = range(LEAST_WIDTH, math.ceil(40 * scale) + LEAST_WIDTH + 1)
+    return widths[bisect.bisect_left(widths, True, key=fits)] if fits(widths[-1]) else None
 
 
 def _best_band(price: float, order: float, hint: float | None) -> tuple[float, float, int] | None:
@@ -273,30 +278,22 @@ def _best_band(price: float, order: float, hint: float | None) -> tuple[float, f
 
 def tight_settings(epsilon: float, delta: float, no_quorums: int) -> Settings:
     """Return the settings with the smallest distance for 99% answers, found on a grid refined twice."""
-    centre = (best_order(epsilon=epsilon, delta=delta * 0.9), 0.1, 0.1)
     best: tuple[float, Settings, float] | None = None
-    hint: float | None = None
-    for factors in _PASSES:
-        around = centre
-        for a, b, c in itertools.product(*factors):
-            point = (1 + (around[0] - 1) * a, min(0.9, around[1] * b), min(0.9, around[2] * c))
-            settings = _tight(*point, epsilon=epsilon, delta=delta, no_quorums=no_quorums, hint=hint)
-            if settings is not None and (best is None or settings[0] < best[0]):
-                centre, best, hint = point, settings, settings[2]
-    if best is None:
-        raise Infeasible(f"nothing can be spent at epsilon={epsilon}, delta={delta}; raise either")
-    return best[1]
+
+    def settle(order: float, opening: float, slack: float) -> tuple[float, Settings, float] | None:
+        nonlocal best
+        hint = None if best is None else best[2]
+        settings = _tight(order, opening, slack, epsilon=epsilon, delta=delta, no_quorums=no_quorums, hint=hint)
+        if settings is not None and (best is None or settings[0] < best[0]):
+            best = settings
+        return settings
+
+    centre = (best_order(epsilon=epsilon, delta=delta * 0.9), 0.1, 0.1)
+    return search_grid(centre, _PASSES, settle, lambda tried: [reach for reach, _, _ in tried])[1]
 
 
 def _tight(
-    order: float,
-    opening: float,
-    slack: float,
-    *,
-    epsilon: float,
-    delta: float,
-    no_quorums: int,
-    hint: float | None,
+    order: float, opening: float, slack: float, *, epsilon: float, delta: float, no_quorums: int, hint: float | None
 ) -> tuple[float, Settings, float] | None:
     capacity = to_capacity(epsilon, delta=delta * (1 - slack), order=order)
     if capacity <= 0:

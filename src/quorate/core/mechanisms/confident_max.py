@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from quorate.core._noise import NoiseSource
 from quorate.core.arrays import Floats
 from quorate.core.checks import check_count, check_delta, check_order, check_positive, validate_fields
-from quorate.core.errors import Infeasible, InvalidInput
+from quorate.core.errors import InvalidInput
 from quorate.core.mechanisms.base import Counts, QueryMechanism
 from quorate.core.mechanisms.distributions import excess_of_logs, stable_up
 from quorate.core.mechanisms.noisy_max import draw_winners, likely_winner_renyi, one_winner_renyi
-from quorate.core.mechanisms.orders import smallest_epsilon, smallest_scale
-from quorate.core.privacy import RENYI_QUANTA, Cost, best_order, gaussian_renyi, to_capacity, to_epsilon
+from quorate.core.mechanisms.orders import price_of_each, smallest_epsilon, smallest_scale
+from quorate.core.privacy import Cost, best_order, gaussian_renyi, to_epsilon
 from quorate.core.requests import NO_QUORUM
 
 
@@ -71,9 +71,7 @@ class ConfidentMax(QueryMechanism):
         teachers, queries = check_count("teachers", teachers), check_count("queries", queries)
         limit = math.ceil(0.7 * teachers) if threshold is None else check_count("threshold", threshold, least=0)
         order = best_order(epsilon=epsilon, delta=delta)
-        capacity = to_capacity(epsilon, delta=delta, order=order) - 2 * queries / RENYI_QUANTA  # charges are rounded up
-        if capacity <= 0:
-            raise Infeasible(f"{queries} queries leave less than one quantum for each; ask fewer")
+        capacity = queries * price_of_each(epsilon, delta=delta, order=order, times=queries, quanta=2)
         passed = _check_answered(answered, queries)
 
         def at_scale(scale: float) -> ConfidentMax:

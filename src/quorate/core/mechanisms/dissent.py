@@ -5,7 +5,6 @@ Claim (replace-one units, one ballot per unit): a run of any number of adaptivel
 label that stands is free; opening the run and each dissent are paid. Proof: PROOF_dissent.md.
 """
 
-import itertools
 import math
 from dataclasses import asdict, dataclass
 
@@ -13,13 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quorate.core._noise import NoiseSource
-from quorate.core.checks import check_count, check_delta, check_order, check_positive, check_rate, validate_fields
+from quorate.core.checks import check_count, check_delta, check_positive, check_rate, validate_fields
 from quorate.core.errors import Infeasible, InvalidInput
-from quorate.core.mechanisms.base import Counts, Decide, Labels, too_few_teachers
-from quorate.core.mechanisms.distributions import gaussian_tail, gaussian_tail_quantile, stable_up
-from quorate.core.mechanisms.quorum import ONE, LookedUp, Quorum, build_table, check_table, levels_needed, table_price
+from quorate.core.mechanisms.base import Counts, Decide, Labels, check_teachers
+from quorate.core.mechanisms.distributions import gaussian_tail, gaussian_tail_quantile
+from quorate.core.mechanisms.orders import search_grid
+from quorate.core.mechanisms.quorum import ONE, LookedUp, Quorum, build_table, check_table, levels_needed
 from quorate.core.mechanisms.quorum import Settings as QuorumSettings
-from quorate.core.privacy import RENYI_QUANTA, Cost, best_order, gaussian_renyi, to_capacity
+from quorate.core.privacy import RENYI_QUANTA, best_order, gaussian_renyi, to_capacity
 from quorate.core.requests import NO_QUORUM
 
 RATE = 0.99  # of queries, and of runs, in which what was calibrated for happens
@@ -65,24 +65,13 @@ def half_gaps_needed(candidates: list[Settings], *, standing: float = RATE) -> l
 
 def best_settings(*, epsilon: float, delta: float, dissents: int, standing: float = RATE) -> Settings:
     """Return the settings with the smallest such half-gap within (epsilon, delta), found on a grid refined twice."""
+
+    def settle(order: float, opening: float) -> Settings | None:
+        capacity = to_capacity(epsilon, delta=delta, order=order)  # all of delta: there is no slack
+        return settings_within(capacity, order=order, opening=opening, dissents=dissents)
+
     centre = (best_order(epsilon=epsilon, delta=delta), 0.15)
-    best: tuple[float, Settings] | None = None
-    for factors in _PASSES:
-        feasible = []
-        for factor, share in itertools.product(*factors):
-            order, opening = 1 + (centre[0] - 1) * factor, min(0.9, centre[1] * share)
-            capacity = to_capacity(epsilon, delta=delta, order=order)  # all of delta: there is no slack
-            settings = settings_within(capacity, order=order, opening=opening, dissents=dissents)
-            if settings is not None:
-                feasible.append(((order, opening), settings))
-        if not feasible:
-            raise Infeasible(f"nothing can be spent at epsilon={epsilon}, delta={delta}; raise either")
-        needed = half_gaps_needed([settings for _, settings in feasible], standing=standing)
-        winner = int(np.argmin(needed))
-        if best is None or needed[winner] < best[0]:
-            centre, best = feasible[winner][0], (needed[winner], feasible[winner][1])
-    assert best is not None
-    return best[1]
+    return search_grid(centre, _PASSES, settle, lambda tried: half_gaps_needed(tried, standing=standing))
 
 
 _WIDEST = 2**40  # a margin beyond any number of ballots
@@ -151,17 +140,6 @@ class Dissent(LookedUp):
             )
         return dissent
 
-    def opening_cost(self, order: float) -> Cost:
-        """Return the cost of the one threshold noise of a run."""
-        self._check_finite(order)
-        return Cost(gaussian_renyi(scale=self.threshold_scale, order=order))  # proof: step 2
-
-    def no_quorum_cost(self, order: float) -> Cost:
-        """Return the cost of one dissent."""
-        self._check_finite(order)
-        price = self.price if order == self.order else stable_up(table_price(self.table, order=order))
-        return Cost(price / (order - 1))  # proof: step 5
-
     def standing_probability(self, half_gap: int, *, threshold_noise: int = 0) -> float:
         """Return the probability that the student stands at this half-gap.
 
@@ -187,10 +165,6 @@ class Dissent(LookedUp):
         """
         level = _level_of(self.table, standing)
         return self.margin - _reach(self.threshold_scale, run_rate) - 2 * level + 1
-
-    def _check_finite(self, order: float) -> None:
-        if check_order(order) == np.inf:
-            raise InvalidInput("a Dissent is charged at a finite order; open the budget at one, with delta above 0")
 
     def table_levels(self, half_gap: Labels, threshold_noise: int) -> Labels:
         """Return the level of the table at each half-gap: level i where it is 2i - 1 or 2i short of the margin."""
@@ -275,8 +249,7 @@ def calibrate_with_quorum(
         table=build_table(order=second.order, price=second.price),
         **asdict(second),
     )
-    if quorum.answer_probability((teachers + 1) // 2 - 1) < 0.5:
-        raise too_few_teachers(quorum, 2 * quorum.distance() + 1)
+    check_teachers(quorum)
     return Dissent.from_settings(first, teachers=teachers, dissents=dissents), quorum
 
 

@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quorate.core._noise import NoiseSource, system_noise
-from quorate.core.checks import check_count, check_delta, check_order, check_positive, validate_fields
-from quorate.core.errors import Infeasible, InvalidInput
+from quorate.core.checks import check_count, check_delta, check_finite_order, check_positive, validate_fields
+from quorate.core.errors import InvalidInput
 from quorate.core.mechanisms.base import Answers, Counts, check_votes_batch
 from quorate.core.mechanisms.noisy_max import NoisyCounts
-from quorate.core.mechanisms.orders import smallest_epsilon
-from quorate.core.privacy import RENYI_QUANTA, Budget, Cost, best_order, gaussian_renyi, to_capacity
+from quorate.core.mechanisms.orders import price_of_each, smallest_epsilon
+from quorate.core.privacy import Budget, Cost, best_order, gaussian_renyi
 
 _LEAST_SCALE = 0.5  # of a share: below it the bound on sums of shares says nothing
 _MOST_SITES = 2**20
@@ -79,9 +79,7 @@ class DistributedMax(NoisyCounts):
         epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta, zero=False)
         queries = check_count("queries", queries)
         order = best_order(epsilon=epsilon, delta=delta)
-        price = to_capacity(epsilon, delta=delta, order=order) / queries - 2 / RENYI_QUANTA  # each is rounded up
-        if price <= 0:
-            raise Infeasible(f"{queries} queries leave less than one quantum for each; ask fewer")
+        price = price_of_each(epsilon, delta=delta, order=order, times=queries, quanta=2)
         settings = {"teachers": teachers, "classes": classes, "sites": sites, "corrupt": corrupt}
         smallest = cls(scale=_LEAST_SCALE, **settings)
         scale = max(_LEAST_SCALE, math.sqrt(order / (price * smallest.honest)))
@@ -101,10 +99,7 @@ class DistributedMax(NoisyCounts):
 
     def renyi_of(self, scale: float, order: float) -> float:
         """Return what one query would cost with shares of this scale."""
-        if check_order(order) == math.inf:
-            raise InvalidInput(
-                "Gaussian noise is charged at a finite order; open the budget at one, with delta above 0"
-            )
+        order = check_finite_order("Gaussian noise", order)
         plain = gaussian_renyi(scale=scale * math.sqrt(self.honest), order=order)
         beyond = (2 * order - 1) / (order - 1) * share_distance(scale, self.honest)
         return 2 * (plain + beyond) * _UP  # one ballot moves two totals; proof: step 3

@@ -20,7 +20,7 @@ from quorate.core.arrays import Integers
 from quorate.core.checks import check_count, check_delta, check_positive
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.hypotheses import Hypothesis, Tally
-from quorate.core.mechanisms.orders import smallest_epsilon
+from quorate.core.mechanisms.orders import largest_epsilon, smallest_epsilon
 from quorate.core.privacy import RENYI_QUANTA, Budget, Cost, exponential_renyi
 from quorate.core.privacy.cost import float_down, float_up
 
@@ -62,12 +62,11 @@ class ExponentialChoice:
         if epsilon_each == 0:
             raise Infeasible(f"{choices} choices leave less than one quantum for each; ask for fewer")
         if delta > 0:
-            low, high = epsilon_each, epsilon
-            while high - low > 1e-6 * low:
-                middle = (low + high) / 2
-                fits = cls(epsilon=middle).epsilon(delta=delta, choices=choices) <= epsilon
-                low, high = (middle, high) if fits else (low, middle)
-            epsilon_each = low
+
+            def fits(each: float) -> bool:
+                return cls(epsilon=each).epsilon(delta=delta, choices=choices) <= epsilon
+
+            epsilon_each = largest_epsilon(epsilon_each, epsilon, fits)
         return cls(epsilon=epsilon_each, sensitivity=sensitivity)
 
     @property

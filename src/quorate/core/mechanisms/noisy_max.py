@@ -17,16 +17,16 @@ from quorate.core.arrays import Floats
 from quorate.core.checks import (
     check_count,
     check_delta,
-    check_order,
+    check_finite_order,
     check_positive,
     check_rate,
     validate_fields,
 )
-from quorate.core.errors import Infeasible, InvalidInput
+from quorate.core.errors import Infeasible
 from quorate.core.mechanisms.base import Counts, QueryMechanism
 from quorate.core.mechanisms.distributions import excess, gaussian_pmf, stable_up
-from quorate.core.mechanisms.orders import smallest_epsilon, smallest_scale
-from quorate.core.privacy import RENYI_QUANTA, Cost, best_order, gaussian_renyi, to_capacity, to_epsilon
+from quorate.core.mechanisms.orders import price_of_each, smallest_epsilon, smallest_scale
+from quorate.core.privacy import Cost, best_order, gaussian_renyi, to_epsilon
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,8 +47,7 @@ class NoisyCounts(QueryMechanism):
 
 def one_winner_renyi(*, classes: int, scale: float, order: float) -> float:
     """Return the divergence of one winner's name."""
-    if check_order(order) == math.inf:
-        raise InvalidInput("Gaussian noise is charged at a finite order; open the budget at one, with delta above 0")
+    order = check_finite_order("Gaussian noise", order)
     return binary_winner_renyi(scale, order) if classes == 2 else winner_renyi(scale, order)
 
 
@@ -83,9 +82,7 @@ class NoisyMax(NoisyCounts):
         epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta, zero=False)
         queries, classes = check_count("queries", queries), check_count("classes", classes, least=2)
         order = best_order(epsilon=epsilon, delta=delta)
-        price = to_capacity(epsilon, delta=delta, order=order) / queries - 1 / RENYI_QUANTA  # each is rounded up
-        if price <= 0:
-            raise Infeasible(f"{queries} queries leave less than one quantum for each; ask fewer")
+        price = price_of_each(epsilon, delta=delta, order=order, times=queries)
         scale = smallest_scale(
             lambda scale: one_winner_renyi(classes=classes, scale=scale, order=order),
             target=price,

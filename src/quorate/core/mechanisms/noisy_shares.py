@@ -6,6 +6,7 @@ Labels at any threshold, rankings and probabilities are post-processing, and cos
 PROOF_noisy_shares.md.
 """
 
+import bisect
 import math
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,8 +17,7 @@ from numpy.typing import NDArray
 
 from quorate.core._noise import NoiseSource
 from quorate.core.arrays import Integers
-from quorate.core.checks import check_count, check_order
-from quorate.core.errors import InvalidInput
+from quorate.core.checks import check_count, check_finite_order
 from quorate.core.mechanisms.base import Counts
 from quorate.core.mechanisms.noisy_max import NoisyCounts
 from quorate.core.mechanisms.noisy_sum import NoisySum
@@ -59,10 +59,7 @@ class NoisyShares(NoisyCounts):
 
     def query_cost(self, order: float) -> Cost:
         """Return the cost of the shares of one query."""
-        if check_order(order) == math.inf:
-            raise InvalidInput(
-                "Gaussian noise is charged at a finite order; open the budget at one, with delta above 0"
-            )
+        order = check_finite_order("Gaussian noise", order)
         counts = 1 if self.classes == 2 else 2  # that one ballot moves by 1 each
         return Cost(counts * gaussian_renyi(scale=self.scale, order=order))  # proof: step 2
 
@@ -99,12 +96,8 @@ _MOST_STEPS = 2**20  # beyond, the table of binomials takes more room than the p
 @lru_cache(maxsize=64)
 def steps_for(teachers: int, classes: int) -> int:
     """Return into how many steps a share is cut: one a teacher, or as many as can be numbered."""
-    low, high = 1, min(teachers, _MOST_STEPS)
-    while low < high:
-        middle = (low + high + 1) // 2
-        fits = math.comb(middle + classes - 1, classes - 1) <= _NUMBERS
-        low, high = (middle, high) if fits else (low, middle - 1)
-    return low
+    finer = range(2, min(teachers, _MOST_STEPS) + 1)
+    return 1 + bisect.bisect_right(finer, _NUMBERS, key=lambda steps: math.comb(steps + classes - 1, classes - 1))
 
 
 @lru_cache(maxsize=8)

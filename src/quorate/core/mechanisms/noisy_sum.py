@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from numbers import Integral
 
 from quorate.core._noise import NoiseSource, system_noise
-from quorate.core.checks import check_count, check_delta, check_order, check_positive, validate_fields
-from quorate.core.errors import Infeasible, InvalidInput, QuorateError
-from quorate.core.mechanisms.orders import smallest_epsilon
-from quorate.core.privacy import RENYI_QUANTA, Budget, Cost, best_order, gaussian_renyi, to_capacity, to_epsilon
+from quorate.core.checks import check_count, check_delta, check_finite_order, check_positive, validate_fields
+from quorate.core.errors import Infeasible, InvalidInput
+from quorate.core.mechanisms.orders import price_of_each, refined_epsilon, smallest_epsilon
+from quorate.core.privacy import Budget, Cost, best_order, gaussian_renyi
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,9 +42,7 @@ class NoisySum:
         epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta, zero=False)
         sensitivity, releases = check_count("sensitivity", sensitivity), check_count("releases", releases)
         order = best_order(epsilon=epsilon, delta=delta)
-        price = to_capacity(epsilon, delta=delta, order=order) / releases - 2 / RENYI_QUANTA  # charges are rounded up
-        if price <= 0:
-            raise Infeasible(f"{releases} releases leave less than one quantum for each; ask for fewer")
+        price = price_of_each(epsilon, delta=delta, order=order, times=releases, quanta=2)
         scale = sensitivity * math.sqrt(order / (2 * price * (1 - 2.0**-30)))
         if scale > 2.0**40:
             raise Infeasible(
@@ -55,8 +53,7 @@ class NoisySum:
 
     def renyi(self, order: float) -> float:
         """Return an upper bound on the cost of one release at this order."""
-        if check_order(order) == math.inf:
-            raise InvalidInput("a NoisySum is charged at a finite order; open the budget at one, with delta above 0")
+        order = check_finite_order("a NoisySum", order)
         return gaussian_renyi(scale=self.scale, order=order, sensitivity=self.sensitivity)  # proof: step 1
 
     def release_cost(self, order: float) -> Cost:
@@ -66,14 +63,11 @@ class NoisySum:
     def epsilon(self, *, delta: float, releases: int = 1) -> float:
         """Return the epsilon of this many releases at `delta`."""
         releases, delta = check_count("releases", releases), check_delta(delta, zero=False)
-        smallest = smallest_epsilon(lambda order: releases * self.renyi(order), delta=delta)[0]
-        for _ in range(3):  # the best order for an epsilon close by gives a closer one
-            try:
-                order = best_order(epsilon=smallest, delta=delta)
-            except QuorateError:  # too small or too large an epsilon for any order to matter
-                break
-            smallest = min(smallest, to_epsilon(releases * self.renyi(order), order=order, delta=delta))
-        return smallest
+
+        def renyi(order: float) -> float:
+            return releases * self.renyi(order)
+
+        return refined_epsilon(renyi, smallest_epsilon(renyi, delta=delta)[0], delta=delta)
 
     def release(self, total: int, *, budget: Budget | None = None) -> int:
         """Return the sum with noise, charged to `budget` if there is one."""

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from quorate.core._noise import NoiseSource, system_noise
 from quorate.core.arrays import Integers
-from quorate.core.checks import check_count, check_delta, check_order, check_positive, check_scale, set_validated
-from quorate.core.errors import BudgetSpent, Infeasible, InvalidInput, QuorateError
-from quorate.core.mechanisms.orders import smallest_epsilon
-from quorate.core.privacy import RENYI_QUANTA, Budget, Cost, best_order, to_capacity, to_epsilon
+from quorate.core.checks import check_count, check_delta, check_finite_order, check_positive, check_scale, set_validated
+from quorate.core.errors import BudgetSpent, Infeasible, InvalidInput
+from quorate.core.mechanisms.orders import refined_epsilon, smallest_epsilon
+from quorate.core.privacy import RENYI_QUANTA, Budget, Cost, best_order, to_capacity
 from quorate.core.privacy.budget import SLACK_QUANTA
 from quorate.core.privacy.cost import float_down
 
@@ -94,8 +94,7 @@ class NoisyVector:
         If all of a fresh budget is used, `calibrate` is used; otherwise the cost at the budget's order.
         """
         squares = _squares(squared_sensitivities)
-        if budget.order == math.inf:
-            raise InvalidInput("a NoisyVector is charged at a finite order; open the budget at one, with delta above 0")
+        check_finite_order("a NoisyVector", budget.order)
         if fraction == 1.0 and budget.spent() == Cost(0.0) and budget.epsilon <= _LARGEST_WHOLE:
             return cls.calibrate(
                 epsilon=budget.epsilon,
@@ -111,8 +110,7 @@ class NoisyVector:
 
     def renyi(self, order: float) -> float:
         """Return an upper bound on the cost of one release at this order."""
-        if check_order(order) == math.inf:
-            raise InvalidInput("a NoisyVector is charged at a finite order; open the budget at one, with delta above 0")
+        order = check_finite_order("a NoisyVector", order)
         pairs = zip(self.squared_sensitivities, self.scales, strict=True)
         return order / 2 * math.fsum(square / scale**2 for square, scale in pairs) * _UP  # proof: step 1
 
@@ -125,14 +123,7 @@ class NoisyVector:
         delta = check_delta(delta, zero=False)
         entries = sum(self.squared_sensitivities)
         smallest = smallest_excess(self._length(), delta=delta, entries=entries)  # proof: step 3
-        smallest = min(smallest, smallest_epsilon(self.renyi, delta=delta)[0])
-        for _ in range(3):  # the best order for an epsilon close by gives a closer one
-            try:
-                order = best_order(epsilon=smallest, delta=delta)
-            except QuorateError:  # too small or too large an epsilon for any order to matter
-                break
-            smallest = min(smallest, to_epsilon(self.renyi(order), order=order, delta=delta))
-        return smallest
+        return refined_epsilon(self.renyi, min(smallest, smallest_epsilon(self.renyi, delta=delta)[0]), delta=delta)
 
     def _length(self) -> float:
         return _length_of(self.squared_sensitivities, self.scales)

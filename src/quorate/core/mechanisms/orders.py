@@ -1,11 +1,18 @@
-"""The smallest epsilon over Renyi orders, for costs that are expensive to evaluate."""
+"""Searches over public numbers: the smallest epsilon over Renyi orders, the least noise, the price of each charge."""
 
+import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
+import numpy as np
+
+from quorate.core.arrays import Floats
 from quorate.core.checks import check_delta
-from quorate.core.errors import Infeasible
-from quorate.core.privacy import to_epsilon
+from quorate.core.errors import Infeasible, QuorateError
+from quorate.core.privacy import RENYI_QUANTA, best_order, to_capacity, to_epsilon
+
+Settings = TypeVar("Settings")
 
 _RATIO = 1.3
 _LEAST_SCALE = 1e-3  # less noise than this is no noise
@@ -48,6 +55,65 @@ def smallest_epsilon(renyi: Callable[[float], float], *, delta: float, slack: fl
             low = lower
     best = min(seen, key=seen.__getitem__)
     return (seen[best], best) if math.isfinite(seen[best]) else (math.inf, best)
+
+
+def refined_epsilon(renyi: Callable[[float], float], smallest: float, *, delta: float) -> float:
+    """Return an epsilon no larger than the one given, at the best order for it, for costs that are cheap to evaluate.
+
+    The best order for an epsilon close by gives a closer one.
+    """
+    for _ in range(3):
+        try:
+            order = best_order(epsilon=smallest, delta=delta)
+        except QuorateError:  # too small or too large an epsilon for any order to matter
+            break
+        smallest = min(smallest, to_epsilon(renyi(order), order=order, delta=delta))
+    return smallest
+
+
+def largest_epsilon(low: float, high: float, fits: Callable[[float], bool]) -> float:
+    """Return an epsilon that was seen to fit, within a millionth of the largest; `low` fits, or nothing does."""
+    while high - low > 1e-6 * low:
+        middle = (low + high) / 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def price_of_each(epsilon: float, *, delta: float, order: float, times: int, quanta: int = 1) -> float:
+    """Return the divergence that each of this many charges may have; each is rounded up, by so many quanta at most."""
+    price = to_capacity(epsilon, delta=delta, order=order) / times - quanta / RENYI_QUANTA
+    if price <= 0:
+        raise Infeasible(f"{times} releases leave less than one quantum for each; ask for fewer or raise epsilon")
+    return price
+
+
+def search_grid(
+    centre: tuple[float, ...],
+    passes: Sequence[Sequence[Sequence[float]]],
+    settle: Callable[..., Settings | None],
+    measure: Callable[[list[Settings]], Sequence[float] | Floats],
+) -> Settings:
+    """Return the settings of the smallest measure on a grid that each pass refines around the best point so far.
+
+    A point is an order, whose distance from 1 is multiplied by the factors of a pass, and shares, kept below 0.9.
+    `settle` returns the settings at a point, or None where nothing can be spent there.
+    """
+    best: tuple[float, Settings] | None = None
+    for factors in passes:
+        feasible = []
+        for first, *others in itertools.product(*factors):
+            shares = (min(0.9, share * factor) for share, factor in zip(centre[1:], others, strict=True))
+            point = (1 + (centre[0] - 1) * first, *shares)
+            if (settings := settle(*point)) is not None:
+                feasible.append((settings, point))
+        if not feasible:
+            raise Infeasible("nothing can be spent at this epsilon and delta; raise either")
+        measures = np.asarray(measure([settings for settings, _ in feasible]))
+        winner = int(measures.argmin())
+        if best is None or measures[winner] < best[0]:
+            best, centre = (float(measures[winner]), feasible[winner][0]), feasible[winner][1]
+    assert best is not None
+    return best[1]
 
 
 def smallest_scale(cost: Callable[[float], float], *, target: float, guess: float) -> float:

@@ -7,17 +7,24 @@ probability at most `slack`. An answer is free; opening the run and each no-quor
 
 import itertools
 import math
-from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quorate.core._noise import NoiseSource
 from quorate.core.arrays import Floats
-from quorate.core.checks import check_count, check_delta, check_order, check_positive, check_rate, validate_fields
+from quorate.core.checks import (
+    check_count,
+    check_delta,
+    check_finite_order,
+    check_positive,
+    check_rate,
+    validate_fields,
+)
 from quorate.core.errors import Infeasible, InvalidInput
-from quorate.core.mechanisms.base import Counts, Decide, Labels, ThresholdMechanism, distances, too_few_teachers
+from quorate.core.mechanisms.base import Counts, Decide, Labels, ThresholdMechanism, check_teachers, distances
 from quorate.core.mechanisms.distributions import (
     exceeds,
     gaussian_tail,
@@ -27,6 +34,7 @@ from quorate.core.mechanisms.distributions import (
     stable_levels,
     stable_up,
 )
+from quorate.core.mechanisms.orders import search_grid
 from quorate.core.privacy import RENYI_QUANTA, Cost, best_order, gaussian_renyi, to_capacity
 from quorate.core.requests import NO_QUORUM
 
@@ -177,6 +185,17 @@ class LookedUp(ThresholdMechanism):
     threshold_scale: float
     table: tuple[int, ...] = field(repr=False)  # thousands of numbers
 
+    def opening_cost(self, order: float) -> Cost:
+        """Return the cost of the one threshold noise of a run."""
+        order = check_finite_order(f"a {type(self).__name__}", order)
+        return Cost(gaussian_renyi(scale=self.threshold_scale, order=order))  # proof: step 2; PROOF_dissent.md, step 2
+
+    def no_quorum_cost(self, order: float) -> Cost:
+        """Return the cost of one no-quorum."""
+        order = check_finite_order(f"a {type(self).__name__}", order)
+        price = self.price if order == self.order else stable_up(table_price(self.table, order=order))
+        return Cost(price / (order - 1))  # proof: step 5; PROOF_dissent.md, step 5
+
     def least_no_quorum_charge(self, order: float) -> Cost:
         """Return the least that any processor charges for one no-quorum: at the order of the table, its price."""
         cost = self.no_quorum_cost(order)
@@ -229,24 +248,12 @@ class Quorum(LookedUp):
         best = best_settings(epsilon=epsilon, delta=delta, no_quorums=no_quorums)
         table = build_table(order=best.order, price=best.price)
         quorum = cls(teachers=teachers, no_quorums=no_quorums, table=table, **asdict(best))
-        if quorum.answer_probability((teachers + 1) // 2 - 1) < 0.5:
-            raise too_few_teachers(quorum, 2 * quorum.distance() + 1)
+        check_teachers(quorum)
         return quorum
 
     def opening_cost(self, order: float) -> Cost:
-        """Return the cost of the one threshold noise of a run."""
-        self._check_finite(order)
-        return Cost(gaussian_renyi(scale=self.threshold_scale, order=order), self.slack)  # proof: step 2
-
-    def no_quorum_cost(self, order: float) -> Cost:
-        """Return the cost of one no-quorum."""
-        self._check_finite(order)
-        price = self.price if order == self.order else stable_up(table_price(self.table, order=order))
-        return Cost(price / (order - 1))  # proof: step 5
-
-    def _check_finite(self, order: float) -> None:
-        if check_order(order) == np.inf:
-            raise InvalidInput("a Quorum is charged at a finite order; open the budget at one, with delta above 0")
+        """Return the cost of the one threshold noise of a run, with the slack for its tail."""
+        return replace(super().opening_cost(order), slack=self.slack)  # proof: step 2
 
     def answer_probability(self, distance: int, *, threshold_noise: int = 0) -> float:
         """Return the probability that a query at this distance is answered. Depends on nothing private."""
@@ -316,24 +323,13 @@ def _settings(
 
 def best_settings(*, epsilon: float, delta: float, no_quorums: int) -> Settings:
     """Return the settings with the smallest distance for 99% answers, found on a grid refined twice."""
-    centre = (best_order(epsilon=epsilon, delta=delta * 0.9), 0.1, 0.1)
-    best: tuple[float, Settings] | None = None
-    for factors in _PASSES:
-        points = [
-            (1 + (centre[0] - 1) * a, min(0.9, centre[1] * b), min(0.9, centre[2] * c))
-            for a, b, c in itertools.product(*factors)
-        ]
-        tried = [(_settings(*point, epsilon=epsilon, delta=delta, no_quorums=no_quorums), point) for point in points]
-        feasible = [(settings, point) for settings, point in tried if settings is not None]
-        if not feasible:
-            raise Infeasible(f"nothing can be spent at epsilon={epsilon}, delta={delta}; raise either")
+
+    def find_distances(tried: list[Settings]) -> Floats:
         orders, prices, margins = (
-            np.array([float(getattr(settings, name)) for settings, _ in feasible])
-            for name in ("order", "price", "margin")
+            np.array([float(getattr(settings, name)) for settings in tried]) for name in ("order", "price", "margin")
         )
-        distance = margins + 2 * levels_needed(orders, prices, miss=_MISS, start=margins) - 1
-        winner = int(distance.argmin())
-        if best is None or distance[winner] < best[0]:
-            best, centre = (float(distance[winner]), feasible[winner][0]), feasible[winner][1]
-    assert best is not None
-    return best[1]
+        return margins + 2 * levels_needed(orders, prices, miss=_MISS, start=margins) - 1
+
+    centre = (best_order(epsilon=epsilon, delta=delta * 0.9), 0.1, 0.1)
+    settle = partial(_settings, epsilon=epsilon, delta=delta, no_quorums=no_quorums)
+    return search_grid(centre, _PASSES, settle, find_distances)

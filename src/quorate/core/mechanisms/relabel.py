@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quorate.core._noise import NoiseSource, system_noise
-from quorate.core.checks import check_count, check_positive, check_rate, set_validated
+from quorate.core.checks import check_count, check_positive, set_validated
 from quorate.core.errors import InvalidInput
 from quorate.core.hypotheses import Concept, Hypothesis, Tally
 from quorate.core.hypotheses.points import Labels, Mask, Points, check_labels, check_points, which_labelled
@@ -84,28 +84,6 @@ class Relabel:
     def relabelling_cost(self, *, change: Change = "labelled", rows: int = 1) -> Cost:
         """Return what relabelling adds, at every order, to the cost of a mechanism that is run on the result."""
         return Cost(relabelling_epsilon(kappa=self.kappa, change=change, rows=rows))
-
-    def excess(self, *, points: int, beta: float) -> int:
-        """Bound the mistakes of the new labels beyond the fewest possible, with probability 1 - beta.
-
-        `points` counts the distinct points of labelled and unlabelled rows together (PROOF_relabel.md, step 5).
-        """
-        candidates = self.concept.growth(check_count("points", points))
-        return math.ceil(2 / self.kappa * (math.log(candidates) - math.log(check_rate("beta", beta))) * (1 + 1e-12))
-
-    def unlabelled_rows(self, *, labelled: int, alpha: float, beta: float) -> int:
-        """Return how many unlabelled rows may be added for an error of alpha with probability 1 - beta.
-
-        That is: if the labelled rows are consistent with the class, at most a share alpha of them gets a wrong label.
-        """
-        labelled = check_count("labelled", labelled)
-        alpha, beta = check_rate("alpha", alpha), check_rate("beta", beta)
-        dimension = max(1, self.concept.vc_dimension)
-        exponent = min(self.kappa * alpha * labelled / (2 * dimension), 600.0)
-        points = math.floor(beta / math.e * dimension * math.exp(exponent) * (1 - 1e-12))
-        if points <= labelled or self.excess(points=points, beta=beta) > math.ceil(alpha * labelled):
-            return 0  # the second: fewer points than dimensions, of which the formula does not speak
-        return points - labelled
 
     def relabel(
         self,

@@ -21,7 +21,7 @@ from quorate.core.checks import check_count, check_delta, check_order, check_pos
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.mechanisms.base import Counts, QueryMechanism
 from quorate.core.mechanisms.distributions import exceeds, stable_up
-from quorate.core.mechanisms.orders import smallest_epsilon
+from quorate.core.mechanisms.orders import price_of_each, smallest_epsilon
 from quorate.core.privacy import RENYI_QUANTA, Cost, best_order, to_capacity, to_epsilon
 
 _FACTORS = ((0.8,), (1.3, 2.0, 4.0, 16.0))  # of the usual order, downwards and upwards, tried where tables are short
@@ -102,9 +102,7 @@ class SharpMajority(QueryMechanism):
         *,
         most_errors: float = math.inf,
     ) -> "SharpMajority":
-        price = to_capacity(epsilon, delta=delta, order=order) / queries - 1 / RENYI_QUANTA  # each is rounded up
-        if price <= 0:
-            raise Infeasible(f"{queries} queries leave less than one quantum for each; ask fewer")
+        price = price_of_each(epsilon, delta=delta, order=order, times=queries)
         table = build_table(teachers=teachers, order=order, price=price, most_errors=most_errors)
         return cls(teachers=teachers, order=order, price=price, table=table)
 

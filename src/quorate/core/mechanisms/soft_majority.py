@@ -15,7 +15,7 @@ from quorate.core._noise import NoiseSource
 from quorate.core.checks import check_count, check_delta, check_positive, check_rate
 from quorate.core.errors import Infeasible
 from quorate.core.mechanisms.base import Counts, QueryMechanism
-from quorate.core.mechanisms.orders import smallest_epsilon
+from quorate.core.mechanisms.orders import largest_epsilon, smallest_epsilon
 from quorate.core.privacy import RENYI_QUANTA, Cost, exponential_renyi
 from quorate.core.privacy.cost import float_up
 
@@ -44,12 +44,11 @@ class SoftMajority(QueryMechanism):
         if epsilon_each == 0:
             raise Infeasible(f"{queries} queries leave less than one quantum for each; ask fewer")
         if delta > 0:
-            low, high = epsilon_each, epsilon
-            while high - low > 1e-6 * low:
-                middle = (low + high) / 2
-                fits = cls(teachers=teachers, epsilon=middle).epsilon(delta=delta, queries=queries) <= epsilon
-                low, high = (middle, high) if fits else (low, middle)
-            epsilon_each = low
+
+            def fits(each: float) -> bool:
+                return cls(teachers=teachers, epsilon=each).epsilon(delta=delta, queries=queries) <= epsilon
+
+            epsilon_each = largest_epsilon(epsilon_each, epsilon, fits)
         return cls(teachers=teachers, epsilon=epsilon_each)
 
     @property

@@ -14,7 +14,7 @@ import numpy as np
 
 from quorate.core._noise import NoiseSource, system_noise
 from quorate.core.arrays import Integers
-from quorate.core.checks import check_count, check_delta, check_order, check_positive, check_scale, set_validated
+from quorate.core.checks import check_count, check_delta, check_finite_order, check_positive, check_scale, set_validated
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.mechanisms.distributions import gaussian_tail, gaussian_tail_quantile
 from quorate.core.mechanisms.noisy_vector import ROUNDING_VARIANCE, NoisyVectors, discrete_delta
@@ -96,8 +96,7 @@ class SparseHistogram:
 
     def renyi(self, order: float) -> float:
         """Return an upper bound on the divergence of one release at this order, outside the tail event."""
-        if check_order(order) == math.inf:
-            raise InvalidInput("a SparseHistogram is charged at a finite order; open the budget with delta above 0")
+        order = check_finite_order("a SparseHistogram", order)
         return (order / 2 * self.squared_sensitivity / self.scale**2 - math.log1p(-self.slack)) * _UP  # proof: step 3
 
     def release_cost(self, order: float) -> Cost:

@@ -6,6 +6,7 @@ and Thakurta (2018) print gap - 1 as the distance, which one ballot moves by 2; 
 PROOF_stability.md.
 """
 
+import bisect
 import itertools
 import math
 from dataclasses import dataclass
@@ -22,8 +23,8 @@ from quorate.core.mechanisms.base import (
     Labels,
     ThresholdMechanism,
     check_paper,
+    check_teachers,
     distances,
-    too_few_teachers,
 )
 from quorate.core.mechanisms.distributions import exceeds, laplace_difference_tail, laplace_tail, laplace_tail_quantile
 from quorate.core.privacy import RENYI_QUANTA, Cost, best_order, pure_renyi, to_capacity
@@ -87,8 +88,7 @@ class StabilityTest(ThresholdMechanism):
             test = _tight(epsilon, delta, teachers, no_quorums)
         else:
             raise InvalidInput(f"calibration must be 'tight' or 'paper', not {calibration!r}")
-        if test.answer_probability((teachers + 1) // 2 - 1) < 0.5:
-            raise too_few_teachers(test, 2 * test.distance() + 1)
+        check_teachers(test)
         return test
 
     @property
@@ -186,11 +186,11 @@ def _epoch_epsilon(renyi: float, order: float) -> float:
 
 def _margin(query_scale: float, threshold_scale: float, tail: float) -> int:
     """Return the smallest margin that a distance of 0 passes with probability at most `tail`."""
-    low, high = 0, 1
-    while laplace_difference_tail(query_scale, threshold_scale, high) > tail:
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        fits = laplace_difference_tail(query_scale, threshold_scale, middle) <= tail
-        low, high = (low, middle) if fits else (middle, high)
-    return high
+
+    def fits(margin: int) -> bool:
+        return laplace_difference_tail(query_scale, threshold_scale, margin) <= tail
+
+    high = 1
+    while not fits(high):
+        high *= 2
+    return 1 + bisect.bisect_left(range(1, high), True, key=fits)

@@ -13,12 +13,9 @@ from quorate.core.privacy.cost import (
     best_order,
     exponential_renyi,
     gaussian_renyi,
-    group_privacy,
-    laplace_renyi,
     pure_renyi,
     relabelling_epsilon,
     to_capacity,
-    to_delta,
     to_epsilon,
 )
 
@@ -32,11 +29,8 @@ __all__ = [
     "best_order",
     "exponential_renyi",
     "gaussian_renyi",
-    "group_privacy",
-    "laplace_renyi",
     "pure_renyi",
     "relabelling_epsilon",
     "to_capacity",
-    "to_delta",
     "to_epsilon",
 ]

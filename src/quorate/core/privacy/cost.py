@@ -99,16 +99,6 @@ def to_epsilon(renyi: float, *, order: float, delta: float) -> float:
     return max(0.0, renyi + shift + (renyi + size) * _ROUNDING)
 
 
-def to_delta(renyi: float, *, order: float, epsilon: float) -> float:
-    """Return the delta (rounded up) that a divergence at this order implies at `epsilon`."""
-    order, renyi = check_order(order), check_divergence(renyi)
-    if order == math.inf:
-        return 0.0 if renyi <= epsilon else 1.0
-    log_delta = (order - 1.0) * (renyi - epsilon + math.log1p(-1.0 / order)) - math.log(order)
-    log_delta += (1.0 + abs(log_delta)) * order * _ROUNDING
-    return max(math.exp(log_delta), math.ulp(0.0)) if log_delta < 0 else 1.0
-
-
 def to_capacity(epsilon: float, *, delta: float, order: float) -> float:
     """Return the divergence (rounded down) that may be spent at this order under (epsilon, delta).
 
@@ -198,22 +188,6 @@ def gaussian_renyi(*, scale: float, order: float, sensitivity: float = 1.0) -> f
     return _round_up(check_order(order) * ratio**2 / 2)
 
 
-def laplace_renyi(*, scale: float, order: float, sensitivity: int = 1) -> float:
-    """Return the divergence of discrete Laplace noise for an integer change of this size."""
-    scale, order = check_positive("scale", scale), check_order(order)
-    shift = check_count("sensitivity", sensitivity)
-    if order == math.inf:
-        return _round_up(shift / scale)
-    decay = math.exp(-1.0 / scale)
-    centre = -math.expm1(-1.0 / scale) / (1.0 + decay)
-    terms = [
-        ((order - 1) * shift / scale, 1.0 / (1.0 + decay)),
-        ((1 - order) * shift / scale, math.exp(-shift / scale) / (1.0 + decay)),
-    ]
-    terms += [((order - 1) * (shift - 2 * x) / scale, centre * math.exp(-x / scale)) for x in range(1, shift)]
-    return min(_round_up(shift / scale), _round_up(_log_mean(terms) / (order - 1)) + 2.0**-48 / (order - 1))
-
-
 _UP = 1 + 2.0**-48
 
 
@@ -235,19 +209,6 @@ def amplify_inverse(*, epsilon: float, delta: float, rate: float) -> tuple[float
     else:
         inner = epsilon + math.log(1 / rate - (1 - rate) / rate * math.exp(-epsilon)) - epsilon * 2.0**-50
     return inner / _UP, min(delta / rate, 1.0 - 2.0**-53) / _UP
-
-
-def group_privacy(*, epsilon: float, delta: float, size: int) -> tuple[float, float]:
-    """Return the (epsilon, delta), rounded up, that holds for `size` units changed together.
-
-    This is the rule that needs nothing but the guarantee. A mechanism whose curve is known does better: recompute it
-    with `size` times the sensitivity (`gaussian_renyi` and `laplace_renyi` take a sensitivity).
-    """
-    epsilon, delta, size = check_positive("epsilon", epsilon), check_delta(delta), check_count("size", size)
-    if size * epsilon > 700:  # exp would overflow, and delta is 1 long before
-        return float_up(size * Fraction(epsilon)), 0.0 if delta == 0 else 1.0
-    factor = math.expm1(size * epsilon) / math.expm1(epsilon)
-    return float_up(size * Fraction(epsilon)), min(1.0, delta * factor * (1 + 2.0**-40))
 
 
 def relabelling_epsilon(
