@@ -304,7 +304,7 @@ def stability_figures(quick: bool) -> Iterator[Figure]:
         np.abs(_chances(choice, here, subsets_drawn, points) - _chances(choice, there, subsets_drawn, points)).max()
     )
     yield "stable.sampled_share_of_gamma", moved / choice.gamma, "ratio"
-    planned = plan_concept(records=10**6, vc_dimension=3, gamma=0.1, alpha=0.1, queries=1).find_method("stable")
+    planned = plan_concept(records=10**6, vc_dimension=3, gamma=0.1, alpha=0.1, queries=1).methods[-1]
     assert planned.needed is not None
     assert planned.least is not None
     yield "stable.records_over_lower_bound", planned.needed / planned.least, "ratio"

@@ -173,9 +173,7 @@ def _stability(quick: bool) -> list[str]:
     rows = []
     for gamma in (0.01, 0.1):
         for alpha in (0.05, 0.1):
-            method = plan_concept(records=10**6, vc_dimension=3, gamma=gamma, alpha=alpha, queries=1).find_method(
-                "stable"
-            )
+            method = plan_concept(records=10**6, vc_dimension=3, gamma=gamma, alpha=alpha, queries=1).methods[-1]
             rows.append([f"{gamma:g}", f"{alpha:g}", f"{method.least:,}", f"{method.needed:,}"])
     return [
         _STABILITY.format(

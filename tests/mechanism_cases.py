@@ -3,6 +3,7 @@
 from quorate.core.mechanisms import (
     BetweenThresholds,
     ConfidentMax,
+    Dissent,
     NoisyMax,
     Quorum,
     SharpMajority,
@@ -19,6 +20,7 @@ def instances():
         "quorum": Quorum.calibrate(**target, no_quorums=5),
         "stability": StabilityTest.calibrate(**target, no_quorums=5),
         "between_thresholds": BetweenThresholds.calibrate(**target, no_quorums=5),
+        "dissent": Dissent.calibrate(**target, dissents=5),
         "between_thresholds_paper": BetweenThresholds.calibrate(
             epsilon=2.0, delta=1e-3, teachers=4 * TEACHERS, no_quorums=2, calibration="paper"
         ),
@@ -34,4 +36,4 @@ def instances():
 
 
 INSTANCES = instances()
-THRESHOLD = {"quorum", "stability", "between_thresholds", "between_thresholds_paper", "stability_paper"}
+THRESHOLD = {"quorum", "dissent", "stability", "between_thresholds", "between_thresholds_paper", "stability_paper"}

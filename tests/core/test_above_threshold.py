@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from planted.broken_releases import without_threshold_noise
 from quorate import Budget, BudgetSpent, Infeasible, InvalidInput
 from quorate.auditing import Query, claims_of, enumerate_outcomes, release_of, worst_cases
 from quorate.core.mechanisms import NO_QUORUM
@@ -82,7 +83,7 @@ def test_a_distance_that_moves_by_two_would_be_caught():
 def test_threshold_noise_left_out_would_be_caught():
     above = tiny(crossings=3, price=0.05, scale=1.0)
     release = release_of(above, classes=2)
-    known = release.fix_noise(release.law.size // 2)
+    known = without_threshold_noise(release)
     pairs = ((2, 3), (2, 3), (2, 3))
     opening = above.opening_cost(above.order).renyi
     assert divergence(release, release, pairs, above.order, 3) <= above.renyi(above.order)

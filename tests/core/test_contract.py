@@ -14,27 +14,38 @@ import pytest
 from mechanism_cases import INSTANCES, THRESHOLD
 from quorate import Budget, BudgetSpent, Cost, InvalidInput, RunEnded, WrongProcess
 from quorate.auditing._plays import SeededNoise
-from quorate.core.mechanisms import NO_QUORUM, Quorum, SoftMajority, StabilityTest
+from quorate.core.mechanisms import NO_QUORUM, Dissent, Quorum, SoftMajority, StabilityTest
 from quorate.core.mechanisms.base import Run
 
 ALL = sorted(INSTANCES)
 
 
 def clear_votes(mechanism, rows):
-    """Unanimous votes, alternating between the first and the last class."""
+    """Unanimous votes, alternating between the first and the last class; for a Dissent, all for the student's label."""
     classes = getattr(mechanism, "classes", 2)
     votes = np.zeros((rows, classes), dtype=np.int64)
     votes[::2, 0] = mechanism.teachers
-    votes[1::2, -1] = mechanism.teachers
+    votes[1::2, 0 if isinstance(mechanism, Dissent) else -1] = mechanism.teachers
     return votes
 
 
 def split_votes(mechanism, rows):
+    """Votes that are even, which find no quorum; for a Dissent, all against the student's label."""
     classes = getattr(mechanism, "classes", 2)
     votes = np.zeros((rows, classes), dtype=np.int64)
-    votes[:, 0] = mechanism.teachers // 2
+    votes[:, 0] = 0 if isinstance(mechanism, Dissent) else mechanism.teachers // 2
     votes[:, 1] = mechanism.teachers - votes[:, 0]
     return votes
+
+
+def wavering_votes(mechanism):
+    """Votes on which the noise decides."""
+    half = mechanism.teachers // 2
+    if isinstance(mechanism, Dissent):
+        behind = half - mechanism.distance(run_rate=0.5, dissent_rate=0.2)
+        return np.array([[behind, mechanism.teachers - behind], [half, mechanism.teachers - half]] * 40)
+    top = half + mechanism.distance(answer_rate=0.9) + 1
+    return np.array([[top, mechanism.teachers - top], [mechanism.teachers - top, top]] * 40)
 
 
 def fresh(name):
@@ -241,9 +252,7 @@ class Tape:
 @pytest.mark.parametrize("name", sorted(THRESHOLD))
 def test_a_batch_is_answered_as_its_queries_one_after_the_other(name):
     mechanism = fresh(name)
-    top = mechanism.teachers // 2 + mechanism.distance(answer_rate=0.9) + 1
-    votes = np.array([[top, mechanism.teachers - top], [mechanism.teachers - top, top]] * 40)
-    seen = set()
+    votes, seen = wavering_votes(mechanism), set()
     for seed in range(20):
         whole = Run(mechanism, budget=None, noise=Tape(seed)).answers(votes)
         run, one_by_one = Run(mechanism, budget=None, noise=Tape(seed)), []
@@ -334,11 +343,12 @@ def test_answers_from_a_quorum_with_many_classes():
     assert quorum.answers(votes).labels.tolist() == list(range(10))
 
 
-@pytest.mark.parametrize("name", ["quorum", "stability", "between_thresholds"])
+@pytest.mark.parametrize("name", ["quorum", "dissent", "stability", "between_thresholds"])
 @pytest.mark.parametrize("no_quorums", [1, 7, 100])
 def test_a_calibrated_run_fits_the_budget_it_was_calibrated_for(name, no_quorums):
     """Charges are rounded up to quanta, so a calibration must leave room for that: all no-quorums, not all but one."""
-    made = type(INSTANCES[name]).calibrate(epsilon=1.0, delta=1e-6, teachers=10**5, no_quorums=no_quorums)
+    met = {"dissents" if name == "dissent" else "no_quorums": no_quorums}
+    made = type(INSTANCES[name]).calibrate(epsilon=1.0, delta=1e-6, teachers=10**5, **met)
     slack = made.run_cost(made.order).slack
     run = made.open(Budget(epsilon=1.0, delta=1e-6, order=made.order, slack=slack))
     answers = run.answers(split_votes(made, 3 * no_quorums))
@@ -384,8 +394,9 @@ def test_a_query_reserves_no_more_than_it_can_cost():
     assert budget.remaining().renyi == before
 
 
-def test_an_interrupted_run_is_over_and_stays_charged():
-    mechanism = fresh("stability")
+@pytest.mark.parametrize("name", ["stability", "dissent"])
+def test_an_interrupted_run_is_over_and_stays_charged(name):
+    mechanism = fresh(name)
 
     class Failing(SeededNoise):
         armed = False
@@ -394,6 +405,9 @@ def test_an_interrupted_run_is_over_and_stays_charged():
             if self.armed:
                 raise KeyboardInterrupt
             return super().laplace(scale, size)
+
+        def words(self, size):
+            raise KeyboardInterrupt
 
     noise = Failing(1)
     cost = mechanism.run_cost(mechanism.order)

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from conftest import FALSE_ALARM
-from enumeration_instances import INSTANCES, Instance, between, quorum, stability
+from enumeration_instances import INSTANCES, Instance, between, dissent, quorum, stability
 from planted import broken_releases
 from quorate.auditing import Outcomes, Query, claims_of, enumerate_outcomes, release_of, worst_cases
 from quorate.auditing._enumeration import DeltaClaim, RenyiClaim, SlackClaim, measure_claim
@@ -113,7 +113,8 @@ def test_price_of_a_no_quorum_is_attained(mechanism):
     covered = np.flatnonzero(release.covered_law)
     worst, cheaper = [], []
     for column in covered[covered > release.law.size // 2 - 4]:
-        game = Game(release.fix_noise(column), ("covered", "neighbour"), on_neighbour=release.fix_noise(column + 1))
+        here, there = (broken_releases.fix_noise(release, column + more) for more in (0, 1))
+        game = Game(here, ("covered", "neighbour"), on_neighbour=there)
         for per_no_quorum, found in ((price, worst), (price * 0.999, cheaper)):
             claim = RenyiClaim(order=mechanism.order, limit=0.0, per_no_quorum=per_no_quorum)
             found.append(game.exhaust(claim, queries=1))
@@ -211,6 +212,18 @@ BROKEN_RELEASES = [
     ("between, paper", broken_releases.without_threshold_noise),
     ("between, paper", broken_releases.redrawn_each_query),
     ("between, paper", broken_releases.lead_for_votes),
+    ("dissent, three dissents", broken_releases.gap_for_half_gap),
+    ("dissent, three classes", broken_releases.gap_for_half_gap),
+    ("dissent, four classes", broken_releases.gap_for_half_gap),
+    ("dissent, one dissent", broken_releases.redrawn_each_query),
+    ("dissent, three classes", broken_releases.redrawn_each_query),
+    ("dissent, little noise", broken_releases.redrawn_after_no_quorum),
+    ("dissent, three classes", broken_releases.redrawn_after_no_quorum),
+    ("dissent, three dissents", broken_releases.without_threshold_noise),
+    ("dissent, margin below 0", broken_releases.without_threshold_noise),
+    ("dissent, four classes", broken_releases.without_threshold_noise),
+    ("dissent, little noise", broken_releases.top_label_for_the_students),
+    ("dissent, three classes", broken_releases.top_label_for_the_students),
 ]
 
 
@@ -262,8 +275,10 @@ def test_half_of_the_cost_is_found_false(name):
     [
         INSTANCES["quorum, three no-quorums"],
         Instance(quorum(13, 2, order=2.0, price=2.0, margin=2, scale=2.5), 3, 4, (2.0,), 0.0),
+        INSTANCES["dissent, three dissents"],
+        Instance(dissent(13, 2, order=2.0, price=2.0, margin=2, scale=2.5), 3, 4, (2.0,), 0.0),
     ],
-    ids=["two classes", "three classes"],
+    ids=["quorum", "quorum, three classes", "dissent", "dissent, three classes"],
 )
 def test_table_of_another_order_is_found(instance):
     """The table is made for order 2, and the claim at order 8 is made with the same price."""
@@ -386,6 +401,11 @@ RELEASES = {
         quorum(15, 2, order=4.0, price=2.0, margin=1, scale=1.0),
         [(3, 11, 1), (5, 5, 5), (0, 3, 12), (13, 2, 0)],
     ),
+    "dissent": (dissent(15, 2, order=4.0, price=2.0, margin=3, scale=1.5), [(5, 10), (8, 7), (2, 13), (11, 4)]),
+    "dissent, three classes": (
+        dissent(15, 3, order=4.0, price=2.0, margin=3, scale=1.0),
+        [(5, 9, 1), (5, 5, 5), (4, 2, 9), (7, 4, 4)],
+    ),
     "stability": (
         stability(15, 2, order=4.0, threshold=1.5, query=2.0, margin=4),
         [(2, 13), (15, 0), (6, 9), (3, 12)],
@@ -429,6 +449,9 @@ def imposters(name, release):
         return [broken_releases.gap_of_sensitivity_one(release), broken_releases.redrawn_each_query(release)]
     if name.startswith("between"):
         return [broken_releases.lead_for_votes(release), broken_releases.redrawn_each_query(release)]
+    if name.startswith("dissent"):
+        ahead = replace(release, outcomes=lambda votes: release.outcomes((votes[0] + 2, *votes[1:])))
+        return [broken_releases.gap_for_half_gap(release), broken_releases.redrawn_each_query(release), ahead]
     if name == "noisy max, ties":  # the last of those that tie wins
         return [replace(release, outcomes=lambda votes: release.outcomes(votes[::-1])[[2, 1, 0, 3]])]
     return [replace(release, outcomes=lambda votes: release.outcomes((votes[0] + 1, votes[1] - 1, *votes[2:])))]

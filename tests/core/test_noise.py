@@ -6,7 +6,6 @@ import os
 import pickle
 import threading
 from collections import OrderedDict
-from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -81,25 +80,6 @@ def test_the_seeded_twin_has_the_same_law(kind, false_alarm):
     scale, support = 7.3, np.arange(-90, 91)
     draws = getattr(SeededNoise(3), kind)(scale, DRAWS[kind])
     assert chi_square(draws, law_of(kind, scale, support), support) > false_alarm
-
-
-@pytest.mark.parametrize("exponent", [0.001, 0.5, 2.0, Fraction(1, 3), Fraction(22, 7), 1e-200])
-def test_bernoulli_of_an_exponential(exponent, false_alarm):
-    draws = 50_000
-    events = int(system_noise.bernoulli_exp(exponent, draws).sum())
-    assert stats.binomtest(events, draws, math.exp(-float(exponent))).pvalue > false_alarm
-
-
-def test_bernoulli_edges():
-    assert system_noise.bernoulli_exp(0.0, 5).all()
-    assert not system_noise.bernoulli_exp(500.0, 1000).any()
-    assert system_noise.bernoulli_exp(1.0, 0).size == 0
-    for bad in (-1.0, math.nan, math.inf, "1.5x", None):
-        with pytest.raises(InvalidInput, match="exponent must be a finite number of at least 0"):
-            system_noise.bernoulli_exp(bad, 1)
-    for bad in (Fraction(1, 3**60), 1e-300, Fraction(2**70)):
-        with pytest.raises(InvalidInput, match="52-bit"):
-            system_noise.bernoulli_exp(bad, 1)
 
 
 def test_choice_is_the_exponential_mechanism(false_alarm):

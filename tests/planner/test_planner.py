@@ -26,156 +26,25 @@ from quorate.planner.literature import pate_epsilon, stability_teachers
 from quorate.planner.task import Task, answered_before_stop
 
 NAMES = tuple(AGGREGATORS)
-CHOICES = [
-    (
-        {"records": 20000, "epsilon": 1.0, "queries": 1000, "features": 10, "classes": 2},
-        "sharp_majority",
-        844,
-        None,
-        0.9738,
-    ),
-    (
-        {
-            "teachers": 400,
-            "epsilon": 2.0,
-            "queries": 3000,
-            "disagreement": 0.005,
-            "classes": 2,
-            "on_no_quorum": "abstain",
-        },
-        "quorum",
-        400,
-        18,
-        0.9981,
-    ),
-    (
-        {
-            "teachers": 400,
-            "epsilon": 2.0,
-            "queries": 3000,
-            "disagreement": 0.005,
-            "classes": 2,
-            "on_no_quorum": "random",
-        },
-        "quorum",
-        400,
-        22,
-        0.9989,
-    ),
-    (
-        {
-            "teachers": 400,
-            "epsilon": 2.0,
-            "queries": 3000,
-            "disagreement": 0.005,
-            "classes": 5,
-            "on_no_quorum": "abstain",
-        },
-        "quorum",
-        400,
-        18,
-        0.9981,
-    ),
-    (
-        {
-            "teachers": 400,
-            "epsilon": 2.0,
-            "queries": 3000,
-            "disagreement": 0.005,
-            "classes": 5,
-            "on_no_quorum": "random",
-        },
-        "quorum",
-        400,
-        20,
-        0.9984,
-    ),
-    ({"records": 2000, "epsilon": 1.0, "queries": 100, "classes": 2}, "sharp_majority", 98, None, 0.8554),
-    (
-        {"records": 20000, "epsilon": 0.3, "queries": 100, "features": 10, "classes": 2},
-        "sharp_majority",
-        840,
-        None,
-        0.9731,
-    ),
-    (
-        {"records": 20000, "epsilon": 1.0, "queries": 20000, "features": 10, "classes": 2},
-        "sharp_majority",
-        1000,
-        None,
-        0.788,
-    ),
-    (
-        {"records": 20000, "epsilon": 4.0, "queries": 20000, "features": 60, "classes": 2},
-        "sharp_majority",
-        662,
-        None,
-        0.9568,
-    ),
-    (
-        {"records": 300000, "epsilon": 4.0, "queries": 1000, "features": 10, "classes": 2},
-        "sharp_majority",
-        662,
-        None,
-        0.9848,
-    ),
-    (
-        {"teachers": 50, "epsilon": 2.0, "queries": 50, "disagreement": 0.3, "classes": 2, "on_no_quorum": "abstain"},
-        "sharp_majority",
-        50,
-        None,
-        0.7627,
-    ),
-    (
-        {
-            "teachers": 400,
-            "epsilon": 2.0,
-            "queries": 50,
-            "disagreement": 0.005,
-            "classes": 2,
-            "on_no_quorum": "abstain",
-        },
-        "sharp_majority",
-        400,
-        None,
-        0.9996,
-    ),
-    (
-        {
-            "teachers": 400,
-            "epsilon": 2.0,
-            "queries": 3000,
-            "disagreement": 0.3,
-            "classes": 2,
-            "on_no_quorum": "abstain",
-        },
-        "sharp_majority",
-        400,
-        None,
-        0.7772,
-    ),
-    (
-        {
-            "teachers": 2500,
-            "epsilon": 0.5,
-            "queries": 3000,
-            "disagreement": 0.005,
-            "classes": 2,
-            "on_no_quorum": "abstain",
-        },
-        "sharp_majority",
-        2500,
-        None,
-        0.9991,
-    ),
-    (
-        {"teachers": 2500, "epsilon": 2.0, "queries": 50, "disagreement": 0.1, "classes": 5, "on_no_quorum": "random"},
-        "noisy_max",
-        2500,
-        None,
-        0.9883,
-    ),
-    ({"records": 20000, "delta": 0.0, "queries": 20, "features": 5}, "sharp_majority", 430, None, 0.9828),
+BY_RECORDS = [  # records, epsilon, delta, queries, features; teachers and right of the sharp majority that is taken
+    (20_000, 1.0, 1e-6, 1_000, 10, 844, 0.9738),
+    (2_000, 1.0, 1e-6, 100, None, 98, 0.8554),
+    (20_000, 0.3, 1e-6, 100, 10, 840, 0.9731),
+    (20_000, 1.0, 1e-6, 20_000, 10, 1000, 0.788),
+    (20_000, 4.0, 1e-6, 20_000, 60, 662, 0.9568),
+    (300_000, 4.0, 1e-6, 1_000, 10, 662, 0.9848),
+    (20_000, 1.0, 0.0, 20, 5, 430, 0.9828),
+]
+BY_TEACHERS = [  # teachers, epsilon, queries, disagreement, classes, on_no_quorum; aggregator, no_quorums and right
+    (400, 2.0, 3000, 0.005, 2, "abstain", "quorum", 18, 0.9981),
+    (400, 2.0, 3000, 0.005, 2, "random", "quorum", 22, 0.9989),
+    (400, 2.0, 3000, 0.005, 5, "abstain", "quorum", 18, 0.9981),
+    (400, 2.0, 3000, 0.005, 5, "random", "quorum", 20, 0.9984),
+    (50, 2.0, 50, 0.3, 2, "abstain", "sharp_majority", None, 0.7627),
+    (400, 2.0, 50, 0.005, 2, "abstain", "sharp_majority", None, 0.9996),
+    (400, 2.0, 3000, 0.3, 2, "abstain", "sharp_majority", None, 0.7772),
+    (2500, 0.5, 3000, 0.005, 2, "abstain", "sharp_majority", None, 0.9991),
+    (2500, 2.0, 50, 0.1, 5, "random", "noisy_max", None, 0.9883),
 ]
 
 
@@ -637,9 +506,18 @@ def test_the_best_draft_is_the_best_of_all_drafts(classes, guess):
                 assert best_draft("auto", task, forecast, teachers).expected.worth >= best - 2e-6
 
 
-@pytest.mark.parametrize(("target", "aggregator", "teachers", "no_quorums", "right"), CHOICES)
-def test_choices_are_those_of_a_search_of_everything(target, aggregator, teachers, no_quorums, right):
+@pytest.mark.parametrize(("records", "epsilon", "delta", "queries", "features", "teachers", "right"), BY_RECORDS)
+def test_teachers_are_those_of_a_search_of_everything(records, epsilon, delta, queries, features, teachers, right):
     """Stored from a search that drafts every aggregator for every number of teachers."""
-    planned = plan(**target)
-    assert (planned.aggregator, planned.teachers, planned.no_quorums) == (aggregator, teachers, no_quorums)
+    planned = plan(records=records, epsilon=epsilon, delta=delta, queries=queries, features=features)
+    assert (planned.aggregator, planned.teachers, planned.no_quorums) == ("sharp_majority", teachers, None)
+    assert planned.right == pytest.approx(right, abs=1e-3)
+
+
+@pytest.mark.parametrize("row", BY_TEACHERS, ids=str)
+def test_choices_are_those_of_a_search_of_everything(row):
+    *asked, aggregator, no_quorums, right = row
+    names = ("teachers", "epsilon", "queries", "disagreement", "classes", "on_no_quorum")
+    planned = plan(**dict(zip(names, asked, strict=True)))
+    assert (planned.aggregator, planned.no_quorums) == (aggregator, no_quorums)
     assert planned.right == pytest.approx(right, abs=1e-3)

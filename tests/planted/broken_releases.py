@@ -43,9 +43,42 @@ def lead_for_votes(release: Release) -> Release:
     return replace(release, outcomes=lambda votes: release.outcomes((0, half + votes[1] - votes[0])))
 
 
+def votes_at_half_gap(half_gap: int, classes: int) -> Votes:
+    """Return votes with this half-gap, for a Dissent."""
+    rest = [0] * (classes - 2)
+    return (0, 2 * half_gap, *rest) if half_gap >= 0 else (-2 * half_gap, 0, *rest)
+
+
+def gap_for_half_gap(release: Release) -> Release:
+    """Dissent: the lead itself is compared with the margin, and one ballot moves it by 2."""
+    return replace(
+        release,
+        outcomes=lambda votes: release.outcomes(votes_at_half_gap(max(votes[1:]) - votes[0], len(votes))),
+    )
+
+
+def top_label_for_the_students(release: Release) -> Release:
+    """Where no dissent is reported, the plurality label is answered and not the student's own."""
+
+    def outcomes(votes: Votes) -> np.ndarray:
+        rows = release.outcomes(votes).copy()
+        top = votes.index(max(votes))
+        rows[[0, top]] = rows[[top, 0]]
+        return rows
+
+    return replace(release, outcomes=outcomes)
+
+
+def fix_noise(release: Release, column: int) -> Release:
+    """Return the release with its hidden noise fixed to the value of this column."""
+    fixed = np.zeros(release.law.size)
+    fixed[column] = 1.0
+    return replace(release, law=fixed, covered_law=fixed)
+
+
 def without_threshold_noise(release: Release) -> Release:
     """The threshold noise is always 0."""
-    return release.fix_noise(release.law.size // 2)
+    return fix_noise(release, release.law.size // 2)
 
 
 def redrawn_each_query(release: Release) -> Release:

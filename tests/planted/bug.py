@@ -48,6 +48,11 @@ class PlantedBug:
         return self.attack(twin, plays, seed) if is_game else self.attack(twin)
 
 
+def twin_bug(name: str, by: By, broken: Any, sound: Any, attack: Attack, *values: Any, **settings: Any) -> PlantedBug:
+    """Return a bug whose twins are two classes, or two functions, called with the same values and settings."""
+    return PlantedBug(name, by, lambda: broken(*values, **settings), lambda: sound(*values, **settings), attack)
+
+
 def replacement_bug(name: str, by: By, of: tuple[Any, str], broken: Any, attack: Callable[[Any], Caught]) -> PlantedBug:
     """Return a bug that replaces an attribute of a module or class; both twins are what `replaced` takes.
 

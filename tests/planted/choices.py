@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planted.attacks import CONFIDENCE, search
-from planted.bug import Caught, PlantedBug
+from planted.bug import Caught, PlantedBug, twin_bug
 from quorate.auditing._choices import audit_choice
 from quorate.auditing._plays import SeededNoise
 from quorate.core.arrays import Integers
@@ -120,32 +120,25 @@ def attack_score(score: Callable[[Integers, Integers], int]) -> Caught:
 
 CHOICES = (
     PlantedBug("score_of_both_sides", "enumeration", lambda: both_sides, lambda: misplaced, attack_score),
-    PlantedBug(
-        "exponential_without_half",
-        "game",
-        lambda: ChoiceWithoutHalf(epsilon=1.0),
-        lambda: ExponentialChoice(epsilon=1.0),
-        attack_choice,
-    ),
-    PlantedBug(
+    twin_bug("exponential_without_half", "game", ChoiceWithoutHalf, ExponentialChoice, attack_choice, epsilon=1.0),
+    twin_bug(
         "weights_of_whole_epsilon",
         "enumeration",
-        lambda: WeightsOfWholeEpsilon(teachers=12, epsilon=1.0),
-        lambda: SoftMajority(teachers=12, epsilon=1.0),
+        WeightsOfWholeEpsilon,
+        SoftMajority,
         lambda target: search(target, classes=2, queries=1, orders=[2.0, 8.0]),
+        teachers=12,
+        epsilon=1.0,
     ),
-    PlantedBug(
+    twin_bug(
         "zero_when_nobody_votes",
         "enumeration",
-        lambda: ZeroWhenNobodyVotes(teachers=6, classes=3, scale=1.5),
-        lambda: NearestVotes(teachers=6, classes=3, scale=1.5),
+        ZeroWhenNobodyVotes,
+        NearestVotes,
         lambda target: search(target, classes=3, queries=1, orders=[2.0, 8.0]),
+        teachers=6,
+        classes=3,
+        scale=1.5,
     ),
-    PlantedBug(
-        "exception_on_tie",
-        "replay",
-        lambda: RaisesOnTie(teachers=20, classes=2, scale=5.0),
-        lambda: NoisyMax(teachers=20, classes=2, scale=5.0),
-        attack_exceptions,
-    ),
+    twin_bug("exception_on_tie", "replay", RaisesOnTie, NoisyMax, attack_exceptions, teachers=20, classes=2, scale=5.0),
 )

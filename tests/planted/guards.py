@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planted.bug import AnnouncingLock, Caught, PlantedBug, replaced
+from planted.bug import AnnouncingLock, Caught, PlantedBug, replaced, twin_bug
 from quorate.auditing._plays import SeededNoise
 from quorate.core.errors import BudgetSpent, InvalidInput
 from quorate.core.mechanisms import Quorum
@@ -310,13 +310,7 @@ GUARDS = (
         lambda: _quorum(Quorum),
         resume_on_a_fresh_budget,
     ),
-    PlantedBug(
-        "order_assigned_after_opening",
-        "state",
-        lambda: OrderCanBeSet(epsilon=1.0, delta=1e-6),
-        lambda: Budget(epsilon=1.0, delta=1e-6),
-        lower_the_order,
-    ),
+    twin_bug("order_assigned_after_opening", "state", OrderCanBeSet, Budget, lower_the_order, epsilon=1.0, delta=1e-6),
     PlantedBug("reservation_forged", "state", lambda: TakesAnyRefund, lambda: Budget, forge_refunds),
     PlantedBug(
         "failed_class_without_flip",

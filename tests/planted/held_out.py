@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
-from planted.bug import Caught, PlantedBug, replaced, replacement_bug
+from planted.bug import Caught, PlantedBug, replaced, replacement_bug, twin_bug
 from planted.quantile_laws import least_coverage, worst_quantile_loss
 from quorate.auditing.replay import entropy_tape
 from quorate.compute.ensemble import deal_units
@@ -137,19 +137,27 @@ HELD_OUT = (
         fit_on_all_units,
         compare_parts,
     ),
-    PlantedBug(
+    twin_bug(
         "quantile_distance_moves_by_two",
         "enumeration",
-        lambda: TwoSidedDistance(epsilon=1.0, cells=3, units=6, rank=4),
-        lambda: PrivateQuantile(epsilon=1.0, cells=3, units=6, rank=4),
+        TwoSidedDistance,
+        PrivateQuantile,
         enumerate_quantile,
+        epsilon=1.0,
+        cells=3,
+        units=6,
+        rank=4,
     ),
-    PlantedBug(
+    twin_bug(
         "coverage_without_noise",
         "enumeration",
-        lambda: RankOfTheShare(epsilon=3.0, cells=5, units=12, rank=12),
-        lambda: PrivateQuantile(epsilon=3.0, cells=5, units=12, rank=12),
+        RankOfTheShare,
+        PrivateQuantile,
         enumerate_coverage,
+        epsilon=3.0,
+        cells=5,
+        units=12,
+        rank=12,
     ),
     PlantedBug("grid_of_held_out_errors", "replay", lambda: GridOfErrors, lambda: ConformalRegressor, replay_grid),
     PlantedBug("check_counts_every_row", "replay", lambda: every_row, lambda: first_row, replay_check),

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
 from planted.attacks import judge
-from planted.bug import Caught, PlantedBug
+from planted.bug import Caught, PlantedBug, twin_bug
 from quorate.auditing._enumeration import Outcomes, claims_of
 from quorate.auditing._laws import Votes, gaussian
 from quorate.auditing.replay import Replay, replay
@@ -103,12 +103,15 @@ def _classifier(kind: type[PrivateClassifier]) -> PrivateClassifier:
 
 
 SCORES = (
-    PlantedBug(
+    twin_bug(
         "scores_for_one_count",
         "enumeration",
-        lambda: ChargedForOneCount(teachers=40, classes=3, scale=1.5),
-        lambda: NoisyShares(teachers=40, classes=3, scale=1.5),
+        ChargedForOneCount,
+        NoisyShares,
         attack_charge,
+        teachers=40,
+        classes=3,
+        scale=1.5,
     ),
     PlantedBug(
         "classes_weighed_by_all",

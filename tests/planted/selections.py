@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 from sklearn.linear_model import LogisticRegression
 
-from planted.bug import Caught, PlantedBug
+from planted.bug import Caught, PlantedBug, twin_bug
 from planted.trial_laws import epsilon_trials, released_best, worst_log_ratio
 from quorate.auditing.replay import entropy_tape
 from quorate.core.mechanisms import NoisyVector, RandomStopping
@@ -110,14 +110,6 @@ SELECTIONS = (
     _counted("fixed_number_of_trials", FixedNumber),
     _counted("one_trial_charged", OneTrialCharged),
     _counted("number_of_trials_told", NumberTold),
-    PlantedBug(
-        "search_by_exact_scores", "replay", lambda: _ExactScore("accuracy"), lambda: Scoring("accuracy"), _same_scores
-    ),
-    PlantedBug(
-        "score_of_less_noise",
-        "enumeration",
-        lambda: _ScoreOfLessNoise("accuracy"),
-        lambda: Scoring("accuracy"),
-        _told_apart,
-    ),
+    twin_bug("search_by_exact_scores", "replay", _ExactScore, Scoring, _same_scores, "accuracy"),
+    twin_bug("score_of_less_noise", "enumeration", _ScoreOfLessNoise, Scoring, _told_apart, "accuracy"),
 )

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from planted.bug import Caught, PlantedBug
+from planted.bug import Caught, PlantedBug, twin_bug
 from quorate.auditing._plays import SeededNoise
 from quorate.compute.ensemble import Ensemble
 from quorate.compute.ensemble.estimators import EstimatorTeachers
@@ -193,26 +193,10 @@ def ask_as_two_callers(memory: KeptAnswers) -> Caught:
 
 
 STATES = (
-    PlantedBug(
-        "seed_repeated_after_fork",
-        "state",
-        lambda: RepeatsAfterFork(sensitivity=1, scale=1000.0),
-        lambda: NoisySum(sensitivity=1, scale=1000.0),
-        draw_after_fork,
+    twin_bug(
+        "seed_repeated_after_fork", "state", RepeatsAfterFork, NoisySum, draw_after_fork, sensitivity=1, scale=1000.0
     ),
-    PlantedBug(
-        "budget_reset_on_restart",
-        "state",
-        lambda: ForgetsOnRestart(epsilon=1.0),
-        lambda: KeptInLedger(epsilon=1.0),
-        spend_after_restart,
-    ),
-    PlantedBug(
-        "double_spend",
-        "state",
-        lambda: CheckedThenCharged(epsilon=1.0, delta=0.0),
-        lambda: Budget(epsilon=1.0, delta=0.0),
-        spend_at_once,
-    ),
+    twin_bug("budget_reset_on_restart", "state", ForgetsOnRestart, KeptInLedger, spend_after_restart, epsilon=1.0),
+    twin_bug("double_spend", "state", CheckedThenCharged, Budget, spend_at_once, epsilon=1.0, delta=0.0),
     PlantedBug("cache_shared_between_callers", "state", SharedAnswers, KeptAnswers, ask_as_two_callers),
 )

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from planted.attacks import judge, play
-from planted.bug import Caught, PlantedBug
+from planted.bug import Caught, PlantedBug, twin_bug
 from quorate.auditing._enumeration import claims_of
 from quorate.auditing._plays import PlayNoise, SeededNoise
 from quorate.auditing._sums import NoisyCount, sum_outcomes
@@ -154,13 +154,7 @@ SUMS = (
         lambda: StatedCount(epsilon=1.0, weight=21, stated=21),
         play_count,
     ),
-    PlantedBug(
-        "noise_reused",
-        "game",
-        lambda: NoiseReused(sensitivity=1, scale=4.0),
-        lambda: NoisySum(sensitivity=1, scale=4.0),
-        play_reuse,
-    ),
+    twin_bug("noise_reused", "game", NoiseReused, NoisySum, play_reuse, sensitivity=1, scale=4.0),
     PlantedBug(
         "nan_passes",
         "replay",

@@ -8,7 +8,7 @@ mechanism (scales, margin, table, threshold), so a mistake in a proof or in a pr
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import singledispatch
 from typing import Any
 
@@ -59,12 +59,6 @@ class Release:
     def covered_outcomes(self, votes: Votes) -> Floats:
         """Return `outcomes(votes)` without the tail event of the claim."""
         return self.outcomes(votes) if self.covered is None else self.covered(votes)
-
-    def fix_noise(self, column: int) -> "Release":
-        """Return the release with its hidden noise fixed to the value of this column."""
-        fixed = np.zeros(self.law.size)
-        fixed[column] = 1.0
-        return replace(self, law=fixed, covered_law=fixed)
 
 
 def all_votes(teachers: int, classes: int) -> list[Votes]:

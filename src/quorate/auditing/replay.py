@@ -22,7 +22,7 @@ from quorate.core.errors import InvalidInput, NoQuorum, QuorateError
 from quorate.core.mechanisms import base
 
 _PUBLIC = ("classes_", "teachers_", "claim_", "mechanism_", "n_features_in_", "plan_", "terms_", "phase_", "progress_")
-_LAWS = ("laplace", "gaussian", "words", "bernoulli_exp", "choice")
+_LAWS = ("laplace", "gaussian", "words", "choice")
 _alone = threading.Lock()
 _aside: list[None] = []  # one entry for each `off_the_tape` that lasts
 _system_noise: Any = vars(base)["system_noise"]  # the one object that all mechanisms draw from
@@ -50,8 +50,6 @@ def entropy_tape(seed: int) -> Iterator[list[Draw]]:
     def taped(law: str) -> Callable[..., Any]:
         def draw(*arguments: Any) -> Any:
             draws.append((law, int(arguments[-1]) if law != "choice" else len(arguments[0])))
-            if law == "bernoulli_exp":
-                return generator.random(arguments[1]) < np.exp(-float(arguments[0]))
             return getattr(noise, law)(*arguments)
 
         return draw

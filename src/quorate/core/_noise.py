@@ -10,7 +10,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from fractions import Fraction
 from functools import lru_cache
 from typing import Literal, NoReturn, Protocol
 from weakref import WeakSet
@@ -140,34 +139,6 @@ class SystemNoise:
         with ThreadPoolExecutor(usable_cores(most=4)) as threads:
             return np.frombuffer(b"".join(threads.map(lambda words: os.urandom(8 * words), blocks)), dtype=np.uint64)
 
-    def bernoulli_exp(self, exponent: float | Fraction, size: int) -> NDArray[np.bool_]:
-        """Return `size` events of probability exp(-exponent), exactly, for a number that is not negative.
-
-        With the exponent written p/q, a discrete Laplace draw X of scale q has P(X >= p given X >= 0) = exp(-p/q).
-        Draws saturate at 64 bits; the comparison with p does not notice, since p is below that.
-        """
-        try:
-            ratio = Fraction(exponent)
-        except (TypeError, ValueError, OverflowError):
-            raise InvalidInput(f"exponent must be a finite number of at least 0, not {exponent!r}") from None
-        if ratio < 0:
-            raise InvalidInput(f"exponent must be a finite number of at least 0, not {exponent!r}")
-        size = check_count("size", size, least=0)
-        if ratio == 0:
-            return np.ones(size, dtype=np.bool_)
-        if not _fits(ratio):
-            raise InvalidInput(
-                f"exponent must be 0, a float from 2**-900 to 2**9, or a fraction of 52-bit integers, not {exponent!r}"
-            )
-        events: list[NDArray[np.bool_]] = []
-        missing = size
-        while missing > 0:
-            values = self._take("laplace", float(ratio.denominator), 2 * missing + 8, largest=2.0**1022)
-            outcomes = (values >= ratio.numerator)[values >= 0][:missing]
-            events.append(outcomes)
-            missing -= outcomes.size
-        return np.concatenate(events) if events else np.empty(0, dtype=np.bool_)
-
     def choice(self, scores: Sequence[int], scale: float) -> int:
         """Return index i with probability proportional to exp(scores[i] / scale), exactly.
 
@@ -179,11 +150,9 @@ class SystemNoise:
             _check_generator()
             return int(_chooser(check_positive("scale", scale))([int(score) for score in scores]))
 
-    def _take(
-        self, kind: Literal["laplace", "gaussian"], scale: float, size: int, largest: float = _LARGEST_SCALE
-    ) -> Integers:
+    def _take(self, kind: Literal["laplace", "gaussian"], scale: float, size: int) -> Integers:
         scale, size = check_positive("scale", scale), check_count("size", size, least=0)
-        if scale > largest:
+        if scale > _LARGEST_SCALE:
             raise InvalidInput(f"scale must be at most 2**40, not {scale!r}")
         with self._lock:
             _check_generator()
@@ -206,12 +175,6 @@ def _sampler(kind: Literal["laplace", "gaussian"], scale: float) -> Callable[[li
     else:
         measurement = measurements.make_gaussian(integers, metrics.l2_distance(T="f64"), scale=scale)
     return measurement  # type: ignore[no-any-return]
-
-
-def _fits(ratio: Fraction) -> bool:
-    """Return whether the denominator can be the scale of a draw, exactly, and the numerator is below what saturates."""
-    top = ratio.denominator
-    return ratio.numerator < 2**62 and (top < 2**53 or (top & (top - 1) == 0 and top < 2**1000))
 
 
 @lru_cache(maxsize=_KINDS)

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from typing import Any
 
-from quorate.core.errors import InvalidInput
 from quorate.core.notebook import html_card
 from quorate.core.privacy import Budget
 
@@ -112,13 +111,6 @@ class Plan:
     def settings(self) -> dict[str, Any]:
         """Return the keyword arguments of the estimator that follows the plan."""
         return dict(self.keywords)
-
-    def find_method(self, name: str) -> Method:
-        """Return one of the compared methods by its name."""
-        methods = {method.name: method for method in self.methods}
-        if name not in methods:
-            raise InvalidInput(f"the plan has no method {name!r}; it has {', '.join(methods)}")
-        return methods[name]
 
     def open_budget(self) -> Budget:
         """Return a fresh budget of this epsilon and delta, at the order and slack that fit the mechanism of votes."""

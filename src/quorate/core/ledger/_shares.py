@@ -61,10 +61,6 @@ class Key(Share):
     former: str = field(default="", repr=False)
     former_until: float = 0.0
 
-    def allows(self, scope: str) -> bool:
-        """Return whether the key may do this. An admin may do everything."""
-        return not self.revoked and (scope in self.scopes or "admin" in self.scopes)
-
     def opens(self, at: float) -> bool:
         """Return whether the key still opens anything at this time."""
         return not self.revoked and (self.expires is None or at < self.expires)

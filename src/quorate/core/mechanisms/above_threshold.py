@@ -84,13 +84,6 @@ class AboveThreshold(Dissent):
         """How many records there are; a distance is at most this."""
         return self.teachers // 2
 
-    def stands(self, distance: int, *, threshold_noise: int = 0) -> float:
-        """Return the probability that a proposal at this distance stands.
-
-        For planning: depends on nothing private.
-        """
-        return self.standing_probability(distance - self.records, threshold_noise=threshold_noise)
-
 
 def distance_ballots(distances: Any, *, records: int) -> Counts:
     """Return distances as ballots for an AboveThreshold: d of 2n against the proposal, the others for it.
