@@ -192,7 +192,7 @@ def test_answers_are_kept_for_their_caller(path):
     many = {index.to_bytes(16, "big"): index % 3 - 1 for index in range(1300)}
     ledger.keep({("a", query): label for query, label in many.items()}, {}, [])
     mine, others = ledger.admit([Asked("a", list(many)), Asked("b", list(many))])
-    assert (mine.known, others.known) == (many, {})
+    assert (mine.answers, others.answers) == (many, {})
     known = {}
     ledger.keep({("a", b"\0" * 16): 2}, known, [])
     assert known == {("a", b"\0" * 16): -1}  # the first answer stands

@@ -212,7 +212,7 @@ def test_the_terms_of_a_budget_cannot_be_assigned(name, tmp_path, monkeypatch):
 def test_how_often_is_a_whole_number(most):
     budget = Budget(epsilon=1.0, delta=0.0)
     with pytest.raises(InvalidInput):
-        budget.acquire(Cost(renyi=0.1), most=most)
+        budget.acquire(Cost(renyi=0.1), limit=most)
     with pytest.raises(InvalidInput):
         budget.spend(Cost(renyi=0.1), times=most)
     with pytest.raises(InvalidInput):

@@ -35,7 +35,7 @@ class CountsByWorker(Ledger):
         results = super().admit(asked)
         left = _SHARE - getattr(self, "given", 0)
         aside = SetAside(left, None, spent=left == 0)  # the mistake: what others have given is not known here
-        return [Admitted(one.known, held=aside) if isinstance(one, Admitted) else one for one in results]
+        return [Admitted(one.answers, reserved=aside) if isinstance(one, Admitted) else one for one in results]
 
     def renew(self, caller: str, held: SetAside, used: Sequence[int], *, rows: int, need: int) -> SetAside:
         return SetAside(0, None, spent=True)

@@ -76,10 +76,10 @@ class AnsweredRows:
         with self._entered(words, np.array([self._number(caller) for caller, _, _ in rows])) as entered:
             entered.answer(np.array([label for _, _, label in rows])[entered.new])
 
-    def drop_oldest(self, most: int) -> None:
+    def drop_oldest(self, limit: int) -> None:
         """Drop the oldest answers, down to so many, once there are a quarter more."""
-        extra = self.size - most
-        if extra <= most // 4:
+        extra = self.size - limit
+        if extra <= limit // 4:
             return
         parts = self._parts
         while extra >= len(parts[0]):

@@ -30,7 +30,7 @@ class Answerer(Protocol):
     def open(self, budget: Budget | None, ledger: "Ledger | None") -> None:
         """Begin to answer from this budget: anew, or with the state that the ledger has from an earlier session."""
 
-    def affordable(self, most: int) -> int:
+    def affordable(self, limit: int) -> int:
         """Return how many of so many queries may be drawn, at least 1; raise `BudgetSpent` or `RunEnded` for none."""
 
     def draw(self, X: Any) -> Answers:
@@ -86,29 +86,29 @@ class Votes:
         """Whether each no-quorum is paid for, and nothing else is. A run that redraws ends where its budget does."""
         return isinstance(self.mechanism, ThresholdMechanism) and not self.mechanism.redraws
 
-    def affordable(self, most: int) -> int:
+    def affordable(self, limit: int) -> int:
         """Return how many queries may be counted, so that no ballot is counted in vain."""
         if isinstance(self.mechanism, ThresholdMechanism):
             if self.run is not None and self.run.no_quorums_left == 0:
                 raise RunEnded(f"the run has met its {self.mechanism.no_quorums} no-quorums")
-            return most
-        return _payable(self._budget, self.row_cost(), max(1, self._paid_by_others(most)))
+            return limit
+        return _payable(self._budget, self.row_cost(), max(1, self._paid_by_others(limit)))
 
-    def _paid_by_others(self, most: int) -> int:
+    def _paid_by_others(self, limit: int) -> int:
         """Return how many of so many queries those could pay for who price the counts: they pay for all, or for none.
 
         At least 1 is asked for nevertheless: by now they may be able to pay, or else they say who cannot.
         """
         payable = getattr(self.ensemble.fitted, "payable", None)  # sites have it
-        return most if payable is None else min(most, int(payable()))
+        return limit if payable is None else min(limit, int(payable()))
 
-    def quote(self, most: int) -> tuple[int, Cost]:
+    def quote(self, limit: int) -> tuple[int, Cost]:
         """Return how many of so many new queries are sure to be paid for, and what they cost at most."""
         if self.run is not None:
-            return self.run.quote(most)
+            return self.run.quote(limit)
         assert isinstance(self.mechanism, QueryMechanism)
-        order, most = self._budget.order, self._paid_by_others(most)
-        return _quote(self._budget, self.mechanism.query_cost(order) + self.mechanism.answer_cost(order), most)
+        order, limit = self._budget.order, self._paid_by_others(limit)
+        return _quote(self._budget, self.mechanism.query_cost(order) + self.mechanism.answer_cost(order), limit)
 
     def draw(self, X: Any) -> Answers:
         """Count the ballots, and release what the mechanism makes of them."""
@@ -156,13 +156,13 @@ class OneByOne:
         """Return what each answer costs."""
         return Cost(0.0) if self._budget is None else self.cost
 
-    def affordable(self, most: int) -> int:
+    def affordable(self, limit: int) -> int:
         """Return how many answers the budget can pay for."""
-        return most if self._budget is None else _payable(self._budget, self.cost, most)
+        return limit if self._budget is None else _payable(self._budget, self.cost, limit)
 
-    def quote(self, most: int) -> tuple[int, Cost]:
+    def quote(self, limit: int) -> tuple[int, Cost]:
         """Return how many of so many new queries can be paid for, and what they cost."""
-        return (most, Cost(0.0)) if self._budget is None else _quote(self._budget, self.cost, most)
+        return (limit, Cost(0.0)) if self._budget is None else _quote(self._budget, self.cost, limit)
 
     def draw(self, X: Any) -> Answers:
         """Charge for all, then draw them one by one."""
@@ -188,12 +188,12 @@ def open_runs(mechanisms: Sequence[ThresholdMechanism], budget: Budget, ledger: 
     return [mechanism.resume(budget, threshold_noise=noise) for mechanism, noise in runs]
 
 
-def _payable(budget: Budget, cost: Cost, most: int) -> int:
-    if payable := budget.acquire(cost, most=most):
+def _payable(budget: Budget, cost: Cost, limit: int) -> int:
+    if payable := budget.acquire(cost, limit=limit):
         return payable
     raise BudgetSpent("the budget cannot pay for another query")
 
 
-def _quote(budget: Budget, cost: Cost, most: int) -> tuple[int, Cost]:
-    payable = min(most, budget.affordable(cost))
+def _quote(budget: Budget, cost: Cost, limit: int) -> tuple[int, Cost]:
+    payable = min(limit, budget.affordable(cost))
     return payable, cost.times(payable)

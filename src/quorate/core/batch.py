@@ -86,9 +86,9 @@ class Batch:
                 continue
             self.waiting.append(index)
             caller = self.asked[index].caller
-            self._labels |= {(caller, query): label for query, label in result.known.items()}
-            if result.held is not None and isinstance(self._budget, LeasedBudget):  # else nothing is paid for
-                self._shares[index] = result.held
+            self._labels |= {(caller, query): label for query, label in result.answers.items()}
+            if result.reserved is not None and isinstance(self._budget, LeasedBudget):  # else nothing is paid for
+                self._shares[index] = result.reserved
         self._recalled = len(self._labels)
 
     def draw(self) -> None:

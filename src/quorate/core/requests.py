@@ -56,12 +56,12 @@ class SetAside:
 class Admitted:
     """What is known of a request before anything is drawn: answers to some of its queries, or its whole outcome.
 
-    `held` is set aside for its caller, where that has a share of its own.
+    `reserved` is set aside for its caller, where that has a share of its own.
     """
 
-    known: Mapping[bytes, int]
+    answers: Mapping[bytes, int]
     outcome: Outcome | None = None
-    held: SetAside | None = None
+    reserved: SetAside | None = None
 
 
 @dataclass(frozen=True, slots=True)

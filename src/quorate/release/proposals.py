@@ -138,7 +138,7 @@ class Proposals:
             )
         crossing, order = self.mechanism.no_quorum_cost(self._budget.order), self._budget.order
         # Both, before either: a crossing is always measured. proof: step 6
-        if not self._budget.acquire(crossing, self.measurement.release_cost(order), most=1):
+        if not self._budget.acquire(crossing, self.measurement.release_cost(order), limit=1):
             raise BudgetSpent("the budget cannot pay for another answer, which any query may turn out to need")
         proposal = self.proposed(query)
         if release_counts(self.counts, lambda counts: self._stands(counts, query, proposal)):

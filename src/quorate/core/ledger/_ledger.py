@@ -349,13 +349,13 @@ class Ledger(Notes, Phases, KeyRing, Compacting):
             keep(change, answers, {}, [], owner=self._owner(), lease=self.lease_name, no_quorum=NO_QUORUM, used=None)
             change.charged = True  # an old copy must not go on from before
 
-    def renew(self, caller: str, held: SetAside, used: Sequence[int], *, rows: int, need: int) -> SetAside:
+    def renew(self, caller: str, reserved: SetAside, used: Sequence[int], *, rows: int, need: int) -> SetAside:
         """Charge a caller with what a request has used so far, and set more aside for so many rows that are left."""
         with self.change() as change:
-            settled = [held.no_quorums, held.cost]
+            settled = [reserved.no_quorums, reserved.cost]
             body = {"owner": self._owner(), "caller": caller, "settled": settled, "used": list(used)}
             change.append("renewed", body | {"held": [None, None]})
-            renewed = set_aside(change, caller, rows, held={}, owner=self._owner(), is_gone=_is_gone, need=need)
+            renewed = set_aside(change, caller, rows, reserved={}, owner=self._owner(), is_gone=_is_gone, need=need)
             none = {"settled": [None, None], "used": [0, 0]}
             change.append("renewed", body | none | {"held": [renewed.no_quorums, renewed.cost]})
             return renewed
@@ -411,4 +411,4 @@ def _is_gone(owner: str, silent: float) -> bool:
 
     One that lives nevertheless sends nothing: whoever keeps an outcome first wins (PROOF.md, step 8).
     """
-    return is_gone(owner.partition("@")[2], silent=silent, most=_HELD)
+    return is_gone(owner.partition("@")[2], silent=silent, patience=_HELD)

@@ -130,17 +130,17 @@ def _hold(
     is_gone: Callable[[str, float], bool],
 ) -> dict[str, list[int | None]]:
     """Set aside what these requests may need of their callers' shares, and return how much that is for each caller."""
-    held: dict[str, list[int | None]] = {}
+    reserved: dict[str, list[int | None]] = {}
     for index, (request, result) in enumerate(zip(requests, admitted, strict=True)):
         if isinstance(result, Admitted) and result.outcome is None and is_limited(change.state, request.caller):
-            new = len(set(request.queries) - result.known.keys())
+            new = len(set(request.queries) - result.answers.keys())
             if not new:
                 continue
-            aside = set_aside(change, request.caller, new, held=held, owner=owner, is_gone=is_gone)
-            pair = held.setdefault(request.caller, [None, None])
+            aside = set_aside(change, request.caller, new, reserved=reserved, owner=owner, is_gone=is_gone)
+            pair = reserved.setdefault(request.caller, [None, None])
             pair[:] = _more(pair[0], aside.no_quorums), _more(pair[1], aside.cost)
-            admitted[index] = replace(result, held=aside)
-    return held
+            admitted[index] = replace(result, reserved=aside)
+    return reserved
 
 
 def _more(had: int | None, added: int | None) -> int | None:
@@ -152,18 +152,18 @@ def set_aside(
     caller: str,
     rows: int,
     *,
-    held: Mapping[str, Any],
+    reserved: Mapping[str, Any],
     owner: str,
     is_gone: Callable[[str, float], bool],
     need: int = 0,
 ) -> SetAside:
     """Return what can be set aside for new rows of a caller, once what dead processes had set aside is charged."""
-    aside = hold_for(change.state, caller, rows, held, need=need)
+    aside = hold_for(change.state, caller, rows, reserved, need=need)
     if not aside.spent and 0 in (aside.no_quorums, aside.cost) and rows:
         for name, hold in list(change.state.holds.items()):
             if name != owner and is_gone(name, change.at - hold.at):
                 change.append("hold_lost", {"owner": name})
-        aside = hold_for(change.state, caller, rows, held, need=need)
+        aside = hold_for(change.state, caller, rows, reserved, need=need)
     return aside
 
 

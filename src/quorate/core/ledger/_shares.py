@@ -218,16 +218,16 @@ def is_limited(state: "State", caller: str) -> bool:
     return any(party.no_quorums is not None or party.cost is not None for party in _parties(state, caller))
 
 
-def hold_for(state: "State", caller: str, rows: int, held: Mapping[str, Any], *, need: int = 0) -> SetAside:
+def hold_for(state: "State", caller: str, rows: int, reserved: Mapping[str, Any], *, need: int = 0) -> SetAside:
     """Return what can be set aside for new rows of a caller: at most a fiftieth of its share, but enough for one.
 
-    `held` is what was set aside in this transaction already, and `need` the most that one row may cost, where known.
+    `reserved` is what was set aside in this transaction already, and `need` the most that one row may cost, where known.
     """
     amounts: tuple[list[int], list[int]] = ([], [])  # no-quorums and cost that each party allows
     spent = False
     for party in _parties(state, caller):
         members = _members(state, party)
-        pairs = [*_held_pairs(state, members), *(pair for name, pair in held.items() if name in members)]
+        pairs = [*_held_pairs(state, members), *(pair for name, pair in reserved.items() if name in members)]
         limits = (party.no_quorums, party.met, 1, rows), (party.cost, party.spent, max(1, need), None)
         for index, (limit, had, unit, ceiling) in enumerate(limits):
             if limit is not None:
@@ -243,12 +243,12 @@ def _held_pairs(state: "State", members: set[str]) -> list[tuple[int | None, int
     return [pair for hold in state.holds.values() for name, pair in hold.callers.items() if name in members]
 
 
-def add_holds(state: "State", owner: str, held: Mapping[str, Any], at: float) -> "State":
+def add_holds(state: "State", owner: str, reserved: Mapping[str, Any], at: float) -> "State":
     """Set aside for a group of requests. What its owner had set aside for an earlier one was never settled."""
-    if not held:
+    if not reserved:
         return state
     state = drop_holds(state, owner)
-    added = {caller: (pair[0], pair[1]) for caller, pair in held.items()}
+    added = {caller: (pair[0], pair[1]) for caller, pair in reserved.items()}
     state = replace(state, holds={**state.holds, owner: Hold(at, added)})
     for caller, pair in added.items():
         _check_room(state, caller, pair)

@@ -86,19 +86,19 @@ class LeasedBudget(Budget):
         return self._paid
 
     @contextmanager
-    def paying(self, most: int | None) -> Iterator[None]:
+    def paying(self, limit: int | None) -> Iterator[None]:
         """Pay at most so many quanta of divergence meanwhile: what is set aside for the caller who is answered."""
-        limit, self._most = self._most, most
+        outer, self._most = self._most, limit
         try:
             yield
         finally:
-            self._most = limit
+            self._most = outer
 
     def close(self) -> NoReturn:
         """Refuse: the account stays in its ledger."""
         raise InvalidInput(f"this account lives in {self._ledger.place} and stays there")
 
-    def acquire(self, *costs: Cost, most: int) -> int:
+    def acquire(self, *costs: Cost, limit: int) -> int:
         """Return how many times these costs, together, can be paid from here on, and see to it.
 
         A server sets aside no more than a lease, or a hundredth of the budget, at a time: a crash loses no more.
@@ -106,8 +106,8 @@ class LeasedBudget(Budget):
         if self._lease:
             unit = _sum(to_quanta(cost) for cost in costs)
             units = _times(self.quanta(), unit)
-            most = min(most, max(1, min(max(self._lease, units // (2 * _SHARES)), units // _SHARES)))
-        return super().acquire(*costs, most=most)
+            limit = min(limit, max(1, min(max(self._lease, units // (2 * _SHARES)), units // _SHARES)))
+        return super().acquire(*costs, limit=limit)
 
     def return_unused(self, *, all: bool = False) -> None:
         """Return what is not used: all of it, or where no lease is held, or nobody uses it, or others wait for it."""
@@ -273,10 +273,10 @@ class Tally:
 class Allowance:
     """Draws for one request of a caller with a share: no more than is set aside, which is renewed as it is used up."""
 
-    def __init__(self, ledger: "Ledger", budget: Budget | None, caller: str, held: SetAside) -> None:
+    def __init__(self, ledger: "Ledger", budget: Budget | None, caller: str, reserved: SetAside) -> None:
         assert isinstance(budget, LeasedBudget)
         self.caller = caller
-        self._ledger, self._budget, self._held = ledger, budget, held
+        self._ledger, self._budget, self._held = ledger, budget, reserved
         self._met = self._cost = 0
 
     @property
@@ -383,7 +383,7 @@ def _name(process: tuple[int, int]) -> str:
     return f"{_space()}/{process[0]}/{_start_time(process[0])}"
 
 
-def is_gone(owner: str, *, silent: float, most: float | None = None) -> bool:
+def is_gone(owner: str, *, silent: float, patience: float | None = None) -> bool:
     """Return whether the process of this name is dead for certain, or has been `silent` for more than so many seconds.
 
     A process is looked up where its numbers are counted as here: on this machine, since it started, and in the same
@@ -392,4 +392,4 @@ def is_gone(owner: str, *, silent: float, most: float | None = None) -> bool:
     space, process, started = owner.rsplit("/", 2)
     if space == _space():
         return _start_time(int(process)) != started if started else not _runs(int(process))
-    return silent > (_SILENT if most is None else most)
+    return silent > (_SILENT if patience is None else patience)

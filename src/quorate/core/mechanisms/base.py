@@ -146,7 +146,7 @@ class QueryMechanism(ABC):
         if budget is None:
             return Answers(labels=self.draw_labels(counts, noise), spent=None)
         per_query, per_answer = self.query_cost(budget.order), self.answer_cost(budget.order)
-        count = min(len(counts), max(1, budget.acquire(per_query, per_answer, most=len(counts))))
+        count = min(len(counts), max(1, budget.acquire(per_query, per_answer, limit=len(counts))))
         reservation = budget.reserve(per_query, per_answer, times=count)  # charge, then draw
         labels = self.draw_labels(counts[:count], noise)
         answered = int((labels != NO_QUORUM).sum())
@@ -331,7 +331,7 @@ class Run:
         """What the run has cost so far: its opening, and each no-quorum met."""
         return self._paid
 
-    def quote(self, most: int) -> tuple[int, Cost]:
+    def quote(self, limit: int) -> tuple[int, Cost]:
         """Return how many of these queries are sure to be reached, and the most that they can cost.
 
         They cost the most if all find no quorum. Nothing is drawn and nothing is charged.
@@ -340,7 +340,7 @@ class Run:
         payable = max(0, self._left - free)
         if self._budget is not None:
             payable = min(payable, self._budget.affordable(self._cost))
-        reached = min(most, payable + free, self._left)
+        reached = min(limit, payable + free, self._left)
         return reached, self._cost.times(min(reached, payable))
 
     def answer(self, votes: Any) -> int | None:
@@ -372,7 +372,7 @@ class Run:
             payable = self._left - free
             reservation = None
             if self._budget is not None:
-                payable = self._budget.acquire(self._cost, most=min(payable, len(counts)))
+                payable = self._budget.acquire(self._cost, limit=min(payable, len(counts)))
                 if payable + free == 0:
                     raise BudgetSpent(
                         "the budget cannot pay for another no-quorum, which any answer may turn out to be"

@@ -178,16 +178,16 @@ class Budget:
             self._refresh()
             return self._affordable([to_quanta(cost) for cost in costs])
 
-    def acquire(self, *costs: Cost, most: int) -> int:
-        """Secure these costs, together, up to `most` times, and return how many times they can be paid.
+    def acquire(self, *costs: Cost, limit: int) -> int:
+        """Secure these costs, together, up to `limit` times, and return how many times they can be paid.
 
         A budget that is shared with other processes sets this much aside for this one; what is not used can be
         returned.
         """
         check_process("this budget", self._process)
-        most = check_count("most", most, least=0)
+        limit = check_count("limit", limit, least=0)
         with self._locked_account():
-            return min(most, self._acquired([to_quanta(cost) for cost in costs], most))
+            return min(limit, self._acquired([to_quanta(cost) for cost in costs], limit))
 
     def covers(self, *counted: tuple[Cost, int]) -> bool:
         """Return whether these costs, each this many times, have been charged here already."""
