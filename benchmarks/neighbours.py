@@ -26,10 +26,10 @@ from quorate.compute.learners.backends import choose_backend
 from quorate.core.errors import InvalidInput
 from quorate.core.estimator_calls import one_thread
 from quorate.models.knn import NeighbourClassifier
+from quorate.models.knn._ballots import Terms
+from quorate.models.knn._choice import TOP, rank_of
 from quorate.models.knn._kernel import Kernel, Shape
 from quorate.models.knn._units import Units
-from quorate.models.knn.ballots import Terms
-from quorate.models.knn.choice import TOP, rank_of
 
 _DELTA = 1e-5
 _MNIST_SPLITS = 10  # every test image judges once

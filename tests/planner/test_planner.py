@@ -20,9 +20,9 @@ from quorate.core.mechanisms.base import ThresholdMechanism
 from quorate.core.mechanisms.sharp_majority import ONE
 from quorate.planner import LEAST_ROWS, plan
 from quorate.planner._forecast import VoteForecast, binomial_capped_mean
+from quorate.planner._literature import pate_epsilon, stability_teachers
 from quorate.planner._teachers import AGGREGATORS, best_draft, drafts
 from quorate.planner._thresholds import certified_settings, expect_quorum, likely_settings, shares_with_redraws
-from quorate.planner.literature import pate_epsilon, stability_teachers
 from quorate.planner.task import Task, answered_before_stop
 
 NAMES = tuple(AGGREGATORS)

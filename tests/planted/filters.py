@@ -22,12 +22,12 @@ from quorate.compute.learners.backends import choose_backend
 from quorate.core.arrays import Integers
 from quorate.core.errors import BudgetSpent, QuorateError
 from quorate.core.mechanisms import Answers
+from quorate.models.knn._ballots import Levels
 from quorate.models.knn._blocks import Block, query_factors
 from quorate.models.knn._gpu import DeviceCounter
 from quorate.models.knn._kernel import Kernel, Space
 from quorate.models.knn._session import Nearby
 from quorate.models.knn._units import Units
-from quorate.models.knn.ballots import Levels
 
 _LEVELS = Levels(low=0.0, high=1.0, centre=0.5)
 _FAR = np.full((64, 2), 500.0)  # queries that no record of the game is near

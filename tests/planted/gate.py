@@ -29,9 +29,9 @@ from quorate import NeighbourClassifier, save
 from quorate.core import rows
 from quorate.core.mechanisms import distributions
 from quorate.models.evaluation import rows as held_out_rows
+from quorate.models.knn._ballots import Ballot
 from quorate.models.knn._unit_file import UnitFile
 from quorate.models.knn._units import SEALED
-from quorate.models.knn.ballots import Ballot
 from quorate.models.predictors import labels
 from quorate.tables import columns, containers, csv_files, dates, persons, values
 from quorate.tables import frames as frame_module

@@ -14,9 +14,9 @@ import numpy as np
 
 from quorate.core.arrays import Integers
 from quorate.core.mechanisms.distributions import gaussian_pmf
+from quorate.models.knn._ballots import Ballot, Labels, Terms
 from quorate.models.knn._kernel import Kernel
 from quorate.models.knn._units import Units
-from quorate.models.knn.ballots import Ballot, Labels, Terms
 
 __all__ = [
     "BALLOT",

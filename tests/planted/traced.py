@@ -8,8 +8,8 @@ from quorate.auditing._membership import Release, Rows
 from quorate.core.arrays import Floats
 from quorate.core.mechanisms import NoisySum
 from quorate.models.knn import NeighbourRegressor
-from quorate.models.knn.ballots import Levels, Terms
-from quorate.models.knn.choice import TOP
+from quorate.models.knn._ballots import Levels, Terms
+from quorate.models.knn._choice import TOP
 from quorate.release import Columns, QueryRelease, Workload
 from quorate.tables import Number
 

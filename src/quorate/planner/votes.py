@@ -8,6 +8,7 @@ from quorate.core.checks import check_choice, check_count, check_delta, check_po
 from quorate.core.errors import InvalidInput
 from quorate.planner._comparison import compare_methods
 from quorate.planner._forecast import DEFAULT_DISAGREEMENT, VoteForecast
+from quorate.planner._literature import published_bounds
 from quorate.planner._teachers import (
     AGGREGATORS,
     LEAST_ROWS,
@@ -19,7 +20,6 @@ from quorate.planner._teachers import (
     smallest_teachers,
 )
 from quorate.planner.classes import check_prior, few_rows_warning, rare_class_warning
-from quorate.planner.literature import published_bounds
 from quorate.planner.result import Candidate, Method, Plan
 from quorate.planner.task import Calibrated, Draft, Expected, Task, least_agreement
 

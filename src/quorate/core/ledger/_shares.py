@@ -221,7 +221,7 @@ def is_limited(state: "State", caller: str) -> bool:
 def hold_for(state: "State", caller: str, rows: int, reserved: Mapping[str, Any], *, need: int = 0) -> SetAside:
     """Return what can be set aside for new rows of a caller: at most a fiftieth of its share, but enough for one.
 
-    `reserved` is what was set aside in this transaction already, and `need` the most that one row may cost, where known.
+    `reserved` is what this transaction has set aside so far, and `need` the most that one row may cost, if known.
     """
     amounts: tuple[list[int], list[int]] = ([], [])  # no-quorums and cost that each party allows
     spent = False

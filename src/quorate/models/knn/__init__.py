@@ -14,8 +14,8 @@ unit_file   all of it on disk
 model       the base of classifier and regressor
 """
 
+from quorate.models.knn._choice import plan_neighbours
 from quorate.models.knn._estimators import NeighbourClassifier, NeighbourRegressor
 from quorate.models.knn._session import NeighbourSession, Wear
-from quorate.models.knn.choice import plan_neighbours
 
 __all__ = ["NeighbourClassifier", "NeighbourRegressor", "NeighbourSession", "Wear", "plan_neighbours"]

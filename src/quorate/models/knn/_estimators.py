@@ -15,8 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 from quorate.core.arrays import Floats
 from quorate.core.checks import check_bounds
 from quorate.core.errors import InvalidInput
+from quorate.models.knn._ballots import Labels, Levels, Shares
 from quorate.models.knn._model import NeighbourModel
-from quorate.models.knn.ballots import Labels, Levels, Shares
 from quorate.models.predictors.base import ScoredClassifier
 from quorate.models.predictors.labels import declared_classes, target_numbers
 from quorate.models.predictors.scores import Scoring

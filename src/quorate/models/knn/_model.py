@@ -15,12 +15,12 @@ from quorate.core.errors import InvalidInput
 from quorate.core.mechanisms.noisy_vector import largest_whole_epsilon
 from quorate.core.privacy import Budget
 from quorate.core.privacy.claims import added_or_removed
+from quorate.models.knn._ballots import Ballot, Terms
+from quorate.models.knn._choice import MOST, TOP, anchors_of, plan_for, rank_of
 from quorate.models.knn._kernel import Kernel, Metric, Shape, Space
 from quorate.models.knn._session import Nearby, NeighbourSession, Wear
 from quorate.models.knn._unit_file import UnitFile
 from quorate.models.knn._units import Units
-from quorate.models.knn.ballots import Ballot, Terms
-from quorate.models.knn.choice import MOST, TOP, anchors_of, plan_for, rank_of
 from quorate.models.predictors.base import SessionModel
 from quorate.models.predictors.records import check_matrix
 from quorate.models.saving.contract import Spending, State

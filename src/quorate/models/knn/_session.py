@@ -19,10 +19,10 @@ from quorate.core.ledger import Ledger
 from quorate.core.mechanisms import Answers
 from quorate.core.privacy import Budget, Cost
 from quorate.core.session import Session
+from quorate.models.knn._ballots import Ballot, Terms
 from quorate.models.knn._kernel import Space
 from quorate.models.knn._unit_file import UnitFile
 from quorate.models.knn._units import Units
-from quorate.models.knn.ballots import Ballot, Terms
 from quorate.tables.persons import UNKNOWN_PERSON, lasting_names, unit_numbers
 
 

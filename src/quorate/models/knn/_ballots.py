@@ -218,7 +218,7 @@ class Terms:
     everywhere. A unit changes at most `entries` of the numbers that are released. Where it is replaced by another, what
     is moved is `replacement` times as much.
 
-    >>> from quorate.models.knn.ballots import Labels
+    >>> from quorate.models.knn._ballots import Labels
     >>> terms = Terms.calibrate(epsilon=1.0, delta=1e-5, votes=30.0, top=32, ballot=Labels(range(10)))
     >>> terms.capacity == 30 * terms.full, round(terms.noise), round(terms.replaced_epsilon(), 2)
     (True, 21, 1.47)

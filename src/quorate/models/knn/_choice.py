@@ -20,8 +20,8 @@ from scipy.special import ndtr
 from quorate.core.arrays import Floats, Integers
 from quorate.core.checks import check_count
 from quorate.core.errors import InvalidInput
+from quorate.models.knn._ballots import Ballot, Labels, Levels, Shares, Terms
 from quorate.models.knn._kernel import Kernel, Metric, Points, Shape, Space, squared_distances
-from quorate.models.knn.ballots import Ballot, Labels, Levels, Shares, Terms
 from quorate.models.predictors.labels import target_numbers
 from quorate.planner.result import Change, Plan
 
