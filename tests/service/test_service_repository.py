@@ -6,7 +6,7 @@ import json
 import shutil
 import threading
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from types import SimpleNamespace
 
 import msgspec
@@ -27,7 +27,7 @@ from quorate.service._settings import ORDERS
 from quorate.service._telemetry import Log
 from quorate.service._worker import Folders, open_models
 from quorate.service.model import Model
-from service_client import call, features, running, serving
+from service_client import call, features, in_process, running, serving
 
 INDEX, LOAD, UNLOAD = "/v2/repository/index", "/v2/repository/models/{}/load", "/v2/repository/models/{}/unload"
 
@@ -55,21 +55,22 @@ class Shelf:
         return Model.of_refused(name, self.models[name].ledger, cause=cause)
 
 
-def run(shelf, work, *models, **told):
-    """Run `work(ask)` against an application with these models, where `ask` sends a request with a key."""
+@contextmanager
+def asking(shelf, *models, **told):
+    """Serve these models, or all of a shelf, and yield a function that sends a request with a key."""
     settings = Settings(models=dict.fromkeys(shelf.models, "."), **{"pace_ms": 0, **told})
+    app = make_app(models or list(shelf.models.values()), settings, log=Log(io.StringIO()), source=shelf)
+    with in_process(app) as ask:
 
-    async def main():
-        given = models or list(shelf.models.values())
-        async with running(make_app(given, settings, log=Log(io.StringIO()), source=shelf)) as app:
+        def send(path, token=None, body=b"", method="POST"):
+            return ask(method, path, body, bearer(token))
 
-            async def ask(path, token=None, body=b"", method="POST"):
-                headers = {} if token is None else {"authorization": f"Bearer {token}"}
-                return await call(app, method, path, body, headers)
+        send.run, send.app = ask.run, app
+        yield send
 
-            return await work(ask)
 
-    return asyncio.run(main())
+def bearer(token):
+    return {} if token is None else {"authorization": f"Bearer {token}"}
 
 
 def infer(name):
@@ -77,13 +78,11 @@ def infer(name):
 
 
 def test_a_key_lists_the_models_that_it_opens():
-    async def work(ask):
-        mine = await ask(INDEX, "qk_a_caller")
-        return mine.json, await ask(INDEX, "qk_c_other"), (await ask(INDEX)).json, await ask(INDEX, "qk_a_caller", b"{")
-
-    mine, wrong, nobody, bad = run(Shelf("a", "b"), work)
-    assert mine == [{"name": "a", "version": "1", "state": "READY", "reason": ""}]
-    assert (wrong.status, nobody, bad.code) == (401, [], "bad_json")
+    with asking(Shelf("a", "b")) as ask:
+        assert ask(INDEX, "qk_a_caller").json == [{"name": "a", "version": "1", "state": "READY", "reason": ""}]
+        assert ask(INDEX, "qk_c_other").status == 401
+        assert ask(INDEX).json == []
+        assert ask(INDEX, "qk_a_caller", b"{").code == "bad_json"
 
 
 def test_everybody_lists_what_was_published(tmp_path):
@@ -97,56 +96,41 @@ def test_everybody_lists_what_was_published(tmp_path):
             return np.zeros(len(X), dtype=int)
 
     shelf, published = Shelf("a"), Model.of_published("open", Answers())
-
-    async def work(ask):
-        return (await ask(INDEX)).json, (await ask(UNLOAD.format("open"))).code
-
-    listed, refused = run(shelf, work, *shelf.models.values(), published)
-    assert [one["name"] for one in listed] == ["open"]
-    assert refused == "forbidden"
+    with asking(shelf, *shelf.models.values(), published) as ask:
+        assert [one["name"] for one in ask(INDEX).json] == ["open"]
+        assert ask(UNLOAD.format("open")).code == "forbidden"
 
 
 def test_the_owner_unloads_and_loads_and_nobody_else():
-    shelf = Shelf("a", "b")
-
-    async def work(ask):
-        codes = [(await ask(UNLOAD.format("a"), token)).code for token in (None, "qk_a_caller", "qk_b_owner")]
-        before = (await ask(infer("a"), "qk_a_caller", features([1, 0, 0]))).status
+    shelf, body = Shelf("a", "b"), features([1, 0, 0])
+    with asking(shelf) as ask:
+        codes = [ask(UNLOAD.format("a"), token).code for token in (None, "qk_a_caller", "qk_b_owner")]
+        assert codes == ["unauthenticated", "forbidden", "unauthenticated"]
+        assert ask(infer("a"), "qk_a_caller", body).status == 200
         closing = shelf.models["a"].session
-        unloaded = await ask(UNLOAD.format("a"), "qk_a_owner", b'{"parameters": {"unload_dependents": false}}')
-        told = await ask(infer("a"), "qk_a_caller", features([1, 0, 0]))
-        index = [(await ask(INDEX, "qk_a_owner", body)).json for body in (b"", b'{"ready": true}')]
-        others = (await ask(infer("b"), "qk_b_caller", features([1, 0, 0]))).status
-        loaded = await ask(LOAD.format("a"), "qk_a_owner")
-        again = (await ask(infer("a"), "qk_a_caller", features([1, 0, 0]))).status
-        odd = (await ask(LOAD.format("a"), "qk_a_owner", b'{"parameters": {"config": "{}"}}')).code
-        return codes, before, closing.closed, unloaded, told, index, others, loaded, again, odd
-
-    codes, before, closed, unloaded, told, index, others, loaded, again, odd = run(shelf, work)
-    assert codes == ["unauthenticated", "forbidden", "unauthenticated"]
-    assert (before, closed, unloaded.status, unloaded.json) == (200, True, 200, {})
-    assert (told.status, told.code, told.headers["retry-after"]) == (503, "not_ready", "1")
-    assert "its owner has unloaded it" in told.json["error"]
-    assert (index[0][0]["state"], index[1]) == ("UNAVAILABLE", [])
-    assert (others, loaded.status, again, odd) == (200, 200, 200, "bad_request")
+        unloaded = ask(UNLOAD.format("a"), "qk_a_owner", b'{"parameters": {"unload_dependents": false}}')
+        assert (closing.closed, unloaded.status, unloaded.json) == (True, 200, {})
+        told = ask(infer("a"), "qk_a_caller", body)
+        assert (told.status, told.code, told.headers["retry-after"]) == (503, "not_ready", "1")
+        assert "its owner has unloaded it" in told.json["error"]
+        listed, ready = (ask(INDEX, "qk_a_owner", order).json for order in (b"", b'{"ready": true}'))
+        assert (listed[0]["state"], ready) == ("UNAVAILABLE", [])
+        assert ask(infer("b"), "qk_b_caller", body).status == 200
+        assert ask(LOAD.format("a"), "qk_a_owner").status == 200
+        assert ask(infer("a"), "qk_a_caller", body).status == 200
+        assert ask(LOAD.format("a"), "qk_a_owner", b'{"parameters": {"config": "{}"}}').code == "bad_request"
     assert shelf.opened == 1
 
 
 def test_a_key_of_the_model_before_does_not_open_the_one_that_is_loaded():
     """The folder may hold another model by now. To its ledger this caller would be nobody, who has no limit."""
-    shelf = Shelf("a")
-
-    async def work(ask):
-        before = (await ask(infer("a"), "qk_a_caller", features([1, 0, 0]))).status
+    shelf, body = Shelf("a"), features([1, 0, 0])
+    with asking(shelf) as ask:
+        assert ask(infer("a"), "qk_a_caller", body).status == 200
         shelf.models["a"].ledger.keys.pop("qk_a_caller")
         shelf.models["a"].ledger.add("qk_new_caller", "ask")
-        loaded = (await ask(LOAD.format("a"), "qk_a_owner")).status
-        after = [
-            (await ask(infer("a"), token, features([1, 0, 0]))).status for token in ("qk_a_caller", "qk_new_caller")
-        ]
-        return before, loaded, after
-
-    assert run(shelf, work) == (200, 200, [401, 200])
+        assert ask(LOAD.format("a"), "qk_a_owner").status == 200
+        assert [ask(infer("a"), token, body).status for token in ("qk_a_caller", "qk_new_caller")] == [401, 200]
 
 
 def test_who_is_looked_up_while_a_model_is_exchanged_is_looked_up_again():
@@ -170,10 +154,12 @@ def test_who_is_looked_up_while_a_model_is_exchanged_is_looked_up_again():
 
 
 def test_without_keys_nobody_is_the_owner():
-    async def work(ask):
-        return [(await ask(path.format("a"))).code for path in (LOAD, UNLOAD)]
+    with asking(Shelf("a"), keys=False) as ask:
+        assert [ask(path.format("a")).code for path in (LOAD, UNLOAD)] == ["forbidden", "forbidden"]
 
-    assert run(Shelf("a"), work, keys=False) == ["forbidden", "forbidden"]
+
+async def send(app, path, token, body=b""):
+    return await call(app, "POST", path, body, bearer(token))
 
 
 def test_what_is_queued_is_answered_before_a_model_is_unloaded():
@@ -181,17 +167,18 @@ def test_what_is_queued_is_answered_before_a_model_is_unloaded():
     session = shelf.models["a"].session
     session.held = threading.Event()
 
-    async def work(ask):
-        asked = asyncio.create_task(ask(infer("a"), "qk_a_caller", features([1, 0, 0])))
+    async def work(app):
+        asked = asyncio.create_task(send(app, infer("a"), "qk_a_caller", features([1, 0, 0])))
         assert await asyncio.to_thread(session.asking.wait, 60)
-        unloading = asyncio.create_task(ask(UNLOAD.format("a"), "qk_a_owner"))
-        while "unloaded" not in (await ask(INDEX, "qk_a_owner")).json[0]["reason"]:  # which a thread brings about
+        unloading = asyncio.create_task(send(app, UNLOAD.format("a"), "qk_a_owner"))
+        while "unloaded" not in (await send(app, INDEX, "qk_a_owner")).json[0]["reason"]:  # a thread brings it about
             await asyncio.sleep(0.01)
-        late = await ask(infer("a"), "qk_a_caller", features([2, 0, 0]))
+        late = await send(app, infer("a"), "qk_a_caller", features([2, 0, 0]))
         session.held.set()
         return (await asked).status, (await unloading).status, late.code
 
-    assert run(shelf, work) == (200, 200, "not_ready")
+    with asking(shelf) as ask:
+        assert ask.run(work(ask.app)) == (200, 200, "not_ready")
 
 
 def test_a_model_that_takes_long_to_close_gives_its_lease_back_all_the_same():
@@ -200,17 +187,19 @@ def test_a_model_that_takes_long_to_close_gives_its_lease_back_all_the_same():
     session = shelf.models["a"].session
     session.held = threading.Event()
 
-    async def work(ask):
-        asked = asyncio.create_task(ask(infer("a"), "qk_a_caller", features([1, 0, 0])))
+    async def work(app):
+        asked = asyncio.create_task(send(app, infer("a"), "qk_a_caller", features([1, 0, 0])))
         await asyncio.to_thread(session.asking.wait, 10)
-        unloaded, listed = await ask(UNLOAD.format("a"), "qk_a_owner"), await ask(INDEX, "qk_a_owner")
-        loading = asyncio.create_task(ask(LOAD.format("a"), "qk_a_owner"))
+        unloaded = await send(app, UNLOAD.format("a"), "qk_a_owner")
+        listed = await send(app, INDEX, "qk_a_owner")
+        loading = asyncio.create_task(send(app, LOAD.format("a"), "qk_a_owner"))
         await asyncio.sleep(0.05)
         assert not shelf.opened
         session.held.set()
         return unloaded, listed.json[0]["reason"], (await asked).status, (await loading).status, session.closed
 
-    unloaded, reason, *rest = run(shelf, work, stop_seconds=1)
+    with asking(shelf, stop_seconds=1) as ask:
+        unloaded, reason, *rest = ask.run(work(ask.app))
     assert (unloaded.status, unloaded.code) == (503, "not_ready")
     assert (reason, rest) == ("its owner has unloaded it", [200, 200, True])
 
@@ -221,36 +210,28 @@ def test_a_model_whose_ledger_takes_nothing_back_is_unloaded_and_loaded():
     def close():
         raise LedgerRefused("the ledger went back while it was in use")
 
-    async def work(ask):
-        statuses = []
+    with asking(shelf) as ask:
         for path in (LOAD, UNLOAD):
             shelf.models["a"].session.close = close
-            statuses.append((await ask(path.format("a"), "qk_a_owner")).status)
-        return statuses, (await ask(INDEX, "qk_a_owner")).json[0]["reason"]
-
-    assert run(shelf, work) == ([200, 200], "its owner has unloaded it")
+            assert ask(path.format("a"), "qk_a_owner").status == 200
+        assert ask(INDEX, "qk_a_owner").json[0]["reason"] == "its owner has unloaded it"
 
 
 def test_a_model_that_was_refused_is_loaded_once_its_ledger_is_sound():
     shelf = Shelf("a", "b")
     refused = shelf.closed("a", "refused_at_start")
     shelf.wrong = LedgerRefused("rolled back at /srv/secret", cause="not_sound")
-
-    async def work(ask):
-        first = await ask(LOAD.format("a"), "qk_a_owner")
-        listed = (await ask(INDEX, "qk_a_owner")).json[0]["reason"]
+    with asking(shelf, refused, shelf.models["b"]) as ask:
+        first = ask(LOAD.format("a"), "qk_a_owner")
+        assert (first.status, first.code) == (503, "ledger_refused")
+        assert "quorate ledger verify" in ask(INDEX, "qk_a_owner").json[0]["reason"]
         shelf.wrong = InvalidInput("no folder /srv/secret")
-        second = await ask(LOAD.format("a"), "qk_a_owner")
+        second = ask(LOAD.format("a"), "qk_a_owner")
+        assert (second.status, second.code) == (503, "not_ready")
+        assert b"secret" not in first.body + second.body
         shelf.wrong = None
-        third = await ask(LOAD.format("a"), "qk_a_owner")
-        return first, listed, second, third.status, (await ask(infer("a"), "qk_a_caller", features([1, 0, 0]))).status
-
-    first, listed, second, third, answered = run(shelf, work, refused, shelf.models["b"])
-    assert (first.status, first.code) == (503, "ledger_refused")
-    assert "quorate ledger verify" in listed
-    assert (second.status, second.code) == (503, "not_ready")
-    assert b"secret" not in first.body + second.body
-    assert (third, answered) == (200, 200)
+        assert ask(LOAD.format("a"), "qk_a_owner").status == 200
+        assert ask(infer("a"), "qk_a_caller", features([1, 0, 0])).status == 200
 
 
 def test_what_one_worker_is_told_the_others_do(tmp_path, monkeypatch):
@@ -413,20 +394,14 @@ def test_what_is_sent_is_what_the_types_say():
     model.ledger.view = lambda: view
     shelf = Shelf("m")
     model.ledger.keys = shelf.models["m"].ledger.keys
-
-    async def work(ask):
-        told = {}
+    with asking(shelf, model) as ask:
         for route in sorted(ROUTES, key=lambda route: route.endpoint == "unload"):
             own = ("share", "feed", "insert", "forget")  # which have real keys and models in tests of their own
             if route.endpoint in DOCUMENTS and route.endpoint not in own:
-                path = route.path.format(name="m", version="1")
                 body = features([1, 0, 0], id="a") if route.endpoint == "infer" else b""
-                told[route.path] = route.endpoint, await ask(path, "qk_m_owner", body, route.method)
-        return told
-
-    for path, (endpoint, got) in run(shelf, work, model).items():
-        assert got.status == 200, (path, got.body)
-        msgspec.json.decode(got.body, type=DOCUMENTS[endpoint])  # nothing is missing, and nothing more
+                got = ask(route.path.format(name="m", version="1"), "qk_m_owner", body, route.method)
+                assert got.status == 200, (route.path, got.body)
+                msgspec.json.decode(got.body, type=DOCUMENTS[route.endpoint])  # nothing is missing, and nothing more
 
 
 def test_the_document_refers_to_every_type():
