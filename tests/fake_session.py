@@ -5,7 +5,6 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from quorate.core.ballots import release_votes
 from quorate.core.errors import BudgetSpent, IdReused
 from quorate.core.privacy import Cost
 from quorate.core.requests import Replies
@@ -55,19 +54,6 @@ class FakeSession:
 
     def close(self):
         self.closed = True
-
-
-class PlainSession:
-    """The same teachers without privacy: the plurality of the ballots, at no cost. For tests and benchmarks alone."""
-
-    def __init__(self, ensemble):
-        self.ensemble = ensemble
-
-    def ask_all(self, requests):
-        X = np.concatenate([request.X for request in requests])
-        labels = release_votes(self.ensemble, X, lambda votes: votes.argmax(axis=1).astype(np.int64))
-        parts = np.split(labels, np.cumsum([len(request.X) for request in requests])[:-1])
-        return [Replies(labels=part, refused=np.zeros(len(part), bool), spent=Cost(0.0)) for part in parts]
 
 
 class FakeLedger:

@@ -1,6 +1,5 @@
 """Teachers fitted together are the teachers that would be fitted alone, and their ballots are counted right."""
 
-import dataclasses
 import importlib.util
 import io
 import subprocess
@@ -681,11 +680,6 @@ def test_neither_scikit_learn_nor_torch_is_imported_before_it_is_needed():
     program = "import sys, quorate.compute.learners; print({'sklearn', 'torch', 'threadpoolctl'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
-
-
-def test_learners_are_frozen_descriptions():
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        BatchedLogistic().C = 2.0
 
 
 @needs_torch

@@ -86,7 +86,15 @@ def federation(tmp_path, keys):
                 addresses[stack.enter_context(serving(site, keys[name], keys["centre"].card))] = keys[name].card
             return addresses, sites
 
-        start.opened = lambda *given, **named: stack.enter_context(contextlib.closing(Sites(*given, **named)))
+        def join(mode="counts", *, corrupt=0, change=lambda site: None, **settings):
+            """Open the sites and a classifier over them."""
+            addresses, sites = start(mode, change, **({"corrupt": corrupt} if corrupt else {}))
+            together = Sites(addresses, keys["centre"], mode=mode, corrupt=corrupt)
+            stack.enter_context(contextlib.closing(together))
+            settings = {"epsilon": 4.0, "delta": 1e-6, "queries": 100} | settings
+            return FederatedClassifier.from_sites(together, **settings), together, sites
+
+        start.join = join
         yield start
 
 
@@ -103,10 +111,8 @@ def spent(site):
 
 
 @pytest.mark.parametrize("mode", ["counts", "sums"])
-def test_the_sites_together_answer_as_one_ensemble(federation, keys, mode):
-    addresses, sites = federation(mode)
-    together = federation.opened(addresses, keys["centre"], mode=mode)
-    classifier = FederatedClassifier.from_sites(together, epsilon=4.0, delta=1e-6, queries=100)
+def test_the_sites_together_answer_as_one_ensemble(federation, mode):
+    classifier, together, sites = federation.join(mode)
     assert classifier.teachers_ == together.teachers == TOTAL
     assert isinstance(classifier.mechanism_, NoisyMax)
     assert "replacement of one row" in classifier.claim_
@@ -121,10 +127,8 @@ def test_the_sites_together_answer_as_one_ensemble(federation, keys, mode):
     assert [spent(site) for site in sites.values()] == after
 
 
-def test_with_noise_from_the_sites_the_coordinator_draws_none(federation, keys):
-    addresses, _sites = federation("noise", corrupt=1)
-    together = federation.opened(addresses, keys["centre"], mode="noise", corrupt=1)
-    classifier = FederatedClassifier.from_sites(together, epsilon=4.0, delta=1e-6, queries=30)
+def test_with_noise_from_the_sites_the_coordinator_draws_none(federation):
+    classifier, together, _ = federation.join("noise", corrupt=1, queries=30)
     assert isinstance(classifier.mechanism_, DistributedMax)
     assert classifier.mechanism_.corrupt == 1
     assert classifier.predict(QUERIES[:2]).answered.all()
@@ -139,13 +143,11 @@ def charge(site, ask):
     return spent(site) - before
 
 
-def test_a_federation_is_saved_and_goes_on_from_its_folder(federation, keys, tmp_path, monkeypatch, capsys):
+def test_a_federation_is_saved_and_goes_on_from_its_folder(federation, tmp_path, monkeypatch, capsys):
     """Beside another one over the same sites: a site charges each for its own mechanism, before and after."""
-    addresses, sites = federation("sums")
-    together = federation.opened(addresses, keys["centre"], mode="sums")
+    classifier, together, sites = federation.join("sums", epsilon=3.0, queries=4)
     with pytest.raises(qr.InvalidInput, match="teachers must be"):  # to which nothing is declared, and who do not count
         qr.PrivateClassifier.from_teachers(together, classes=["no", "yes"], public=QUERIES, aggregator="quorum")
-    classifier = FederatedClassifier.from_sites(together, epsilon=3.0, delta=1e-6, queries=4)
     other = FederatedClassifier.from_sites(together, epsilon=2.0, delta=1e-6, queries=200)
     each, less = (one.mechanism_.renyi(sites["north"]._budget.order) for one in (classifier, other))
     assert each > 50 * less
@@ -185,19 +187,21 @@ def changed_reply(change):
     return apply
 
 
-def lies(reply):
-    counts = np.frombuffer(reply.counts, dtype="<u8").reshape(-1, 2) + np.array([1, 0], dtype=np.uint64)
+def resent(reply, counts):
     return Counted(reply.id, reply.context, counts.astype("<u8").tobytes(), reply.payable)
+
+
+def lies(reply):
+    return resent(reply, np.frombuffer(reply.counts, dtype="<u8").reshape(-1, 2) + np.array([1, 0], dtype=np.uint64))
 
 
 def lies_below_zero(reply):
     counts = np.frombuffer(reply.counts, dtype="<i8").reshape(-1, 2)
-    moved = np.stack([-np.ones(len(counts)), counts.sum(axis=1) + 1], axis=1)
-    return Counted(reply.id, reply.context, moved.astype("<i8").tobytes(), reply.payable)
+    return resent(reply, np.stack([-np.ones(len(counts), dtype=int), counts.sum(axis=1) + 1], axis=1))
 
 
 def cuts_short(reply):
-    return Counted(reply.id, reply.context, reply.counts[:8], reply.payable)
+    return resent(reply, np.frombuffer(reply.counts, dtype="<u8")[:1])
 
 
 class Replays:
@@ -222,10 +226,8 @@ class Replays:
         (lambda reply: 1 / 0, "something failed"),
     ],
 )
-def test_a_site_that_lies_or_replays_is_named_and_nothing_is_drawn(federation, keys, change, said):
-    addresses, sites = federation(change=changed_reply(change))
-    together = federation.opened(addresses, keys["centre"])
-    classifier = FederatedClassifier.from_sites(together, epsilon=4.0, delta=1e-6, queries=100)
+def test_a_site_that_lies_or_replays_is_named_and_nothing_is_drawn(federation, change, said):
+    classifier, _, sites = federation.join(change=changed_reply(change))
     if isinstance(change, Replays):
         classifier.predict(QUERIES[:1])
     before, paid = classifier.budget_.spent(), spent(sites["north"])
@@ -236,17 +238,15 @@ def test_a_site_that_lies_or_replays_is_named_and_nothing_is_drawn(federation, k
     assert spent(sites["north"]) > paid  # what the others have charged stays charged
 
 
-def test_with_masks_a_lie_shows_in_the_sum_and_nobody_can_say_whose(federation, keys):
-    addresses, _sites = federation("sums", change=changed_reply(lies))
-    together = federation.opened(addresses, keys["centre"], mode="sums")
-    classifier = FederatedClassifier.from_sites(together, epsilon=4.0, delta=1e-6, queries=100)
+def test_with_masks_a_lie_shows_in_the_sum_and_nobody_can_say_whose(federation):
+    classifier, *_ = federation.join("sums", change=changed_reply(lies))
     with pytest.raises(SiteRefused, match="nobody can say which") as caught:
         classifier.predict(QUERIES)
     assert caught.value.site == ""
     assert classifier.budget_.spent().renyi == 0
 
 
-def test_whether_a_lie_is_refused_says_nothing_about_the_counts_of_others(federation, keys):
+def test_whether_a_lie_is_refused_says_nothing_about_the_counts_of_others(federation):
     """With masks, a site moves its ballots so far that a class has none, or one less than none, by others' counts.
 
     Were one answered and the other refused, the site would have compared a count of the others with a number.
@@ -256,11 +256,9 @@ def test_whether_a_lie_is_refused_says_nothing_about_the_counts_of_others(federa
     def moves(reply):
         counts = np.frombuffer(reply.counts, dtype="<u8").reshape(-1, 2)
         lie = np.array([moved[0], -moved[0]]).view(np.uint64)
-        return Counted(reply.id, reply.context, (counts + lie).astype("<u8").tobytes(), reply.payable)
+        return resent(reply, counts + lie)
 
-    addresses, sites = federation("sums", change=changed_reply(moves))
-    together = federation.opened(addresses, keys["centre"], mode="sums")
-    classifier = FederatedClassifier.from_sites(together, epsilon=4.0, delta=1e-6, queries=100)
+    classifier, _, sites = federation.join("sums", change=changed_reply(moves))
     first = int(local_counts(sites, QUERIES[:1])[0, 0])
     for lie, told in [(-first, 0), (-first - 1, 0), (1 - first, 1), (TOTAL - first, TOTAL), (TOTAL + 1 - first, TOTAL)]:
         moved[0] = lie
@@ -278,10 +276,8 @@ def test_a_site_that_cannot_have_so_many_teachers_is_refused(federation, keys, t
         Sites(addresses, keys["centre"], mode="sums")
 
 
-def test_a_site_whose_budget_is_spent_ends_the_answers_before_others_pay(federation, keys):
-    addresses, sites = federation()
-    together = federation.opened(addresses, keys["centre"])
-    classifier = FederatedClassifier.from_sites(together, epsilon=4.0, delta=1e-6, queries=200)
+def test_a_site_whose_budget_is_spent_ends_the_answers_before_others_pay(federation):
+    classifier, _, sites = federation.join(queries=200)
     assert electorate_of(classifier).payable() >= 195
     sites["north"]._budget.spend(qr.Cost(sites["north"]._budget.remaining().renyi * 0.99))
     paid = spent(sites["south"])
@@ -290,10 +286,8 @@ def test_a_site_whose_budget_is_spent_ends_the_answers_before_others_pay(federat
     assert spent(sites["south"]) == paid
 
 
-def test_a_site_that_starts_anew_goes_on_with_masks_that_nobody_has_seen(federation, keys):
-    addresses, sites = federation("sums")
-    together = federation.opened(addresses, keys["centre"], mode="sums")
-    classifier = FederatedClassifier.from_sites(together, epsilon=4.0, delta=1e-6, queries=100)
+def test_a_site_that_starts_anew_goes_on_with_masks_that_nobody_has_seen(federation):
+    classifier, _, sites = federation.join("sums")
     assert classifier.predict(QUERIES[:1]).answered.all()
     sites["north"].start = "another process"
     assert classifier.predict(QUERIES[1:2]).answered.all()

@@ -15,15 +15,14 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
-from fake_session import PlainSession, fake_model
+from fake_session import fake_model
 from quorate import PrivateClassifier
 from quorate.core.errors import BudgetSpent, InvalidInput, LedgerRefused
 from quorate.service import Model, Settings, make_app
 from quorate.service._batcher import RequestBatcher
 from quorate.service._errors import PROBLEMS, Refused, code_of, error_body
 from quorate.service._http import Departure, Pace
-from quorate.service._inputs import MatrixInput, SchemaInputs
-from quorate.service._outputs import Outputs
+from quorate.service._inputs import SchemaInputs
 from quorate.service._routes import ROUTES
 from quorate.service._telemetry import LineFormatter, Log, log_config
 from quorate.tables import Category, Schema
@@ -428,23 +427,6 @@ def test_a_session_with_nothing_to_do_is_idled():
         return asked
 
     assert asyncio.run(main()) == "still there"
-
-
-def test_the_same_app_can_run_without_privacy_for_comparison():
-    """What a benchmark compares with: the twin shares everything but the session, and no setting reaches it."""
-    X = np.random.default_rng(0).normal(size=(4000, 3))
-    made = PrivateClassifier(epsilon=4.0, teachers=100, queries=10, aggregator="noisy_max", classes=[0, 1])
-    made.fit(X, (X[:, 0] > 0).astype(int))
-    twin = Model(
-        "m",
-        session=PlainSession(made.session_.answerer.ensemble),
-        inputs=MatrixInput(3),
-        outputs=Outputs(made.classes_),
-    )
-    with served(twin) as ask:
-        got = ask.together(*(("POST", INFER, features([n, 0, 0], [-n, 0, 0])) for n in (3, 4, 5)))
-    assert [one.json["outputs"][1]["data"] for one in got] == [[1, 0]] * 3
-    assert made.spent_epsilon() == 0
 
 
 def test_the_queue_is_bounded_in_rows_too():

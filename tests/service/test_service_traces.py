@@ -1,6 +1,5 @@
 """Traces: a span a request, with nothing in it that a log line may not say."""
 
-import asyncio
 import io
 import threading
 import time
@@ -12,7 +11,7 @@ from fake_session import fake_model
 from quorate.service import Settings, make_app
 from quorate.service._telemetry import Log
 from quorate.service._tracing import Traces, traces_to
-from service_client import call, features, running
+from service_client import features, in_process
 
 pytest.importorskip("opentelemetry.sdk", reason="the packages of the tracing extra are not installed")
 
@@ -35,13 +34,9 @@ def spans_of(requests, model=None, **told):
     model.ledger.add("qk_canaryid_canarykey", "ask")
     settings = Settings(models={"m": "m"}, **{"pace_ms": 1000 * PACE, **told})
 
-    async def main():
-        app = make_app([model], settings, log=Log(io.StringIO()), traces=Traces(provider))
-        async with running(app):
-            for method, path, body, headers in requests:
-                await call(app, method, path, body, headers)
-
-    asyncio.run(main())
+    with in_process(make_app([model], settings, log=Log(io.StringIO()), traces=Traces(provider))) as ask:
+        for request in requests:
+            ask(*request)
     return exporter.get_finished_spans()
 
 
@@ -125,14 +120,9 @@ def test_traces_reach_a_collector_and_one_that_hangs_holds_nobody_up(monkeypatch
     try:
         traces = traces_to(f"http://127.0.0.1:{collector.server_port}/v1/traces")
         settings = Settings(models={"m": "m"}, keys=False, pace_ms=0)
-
-        async def main():
-            app = make_app([fake_model()], settings, log=Log(io.StringIO()), traces=traces)
-            async with running(app):
-                await call(app, "POST", "/v2/models/m/infer", features([1, 0, 0]))
-                return time.monotonic()
-
-        stopping = asyncio.run(main())
+        with in_process(make_app([fake_model()], settings, log=Log(io.StringIO()), traces=traces)) as ask:
+            ask("POST", "/v2/models/m/infer", features([1, 0, 0]))
+            stopping = time.monotonic()
         assert time.monotonic() - stopping < 60  # the collector hangs for twice as long
         assert got.wait(60)
         assert b"/v2/models/{name}/infer" in bodies[0]

@@ -3,6 +3,7 @@
 Statistical tests here fail by chance less than once in 10**7 runs each.
 """
 
+import contextlib
 import itertools
 import shutil
 from dataclasses import replace
@@ -46,10 +47,19 @@ def folders(fitted, tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def north(folders):
-    site = opened_site(folders["north"])
-    yield site
-    site.close()
+def opened(folders):
+    """Return a function that opens the site of a name, until the end of the test."""
+    with contextlib.ExitStack() as stack:
+
+        def open_one(name="north", *given, **settings):
+            return stack.enter_context(contextlib.closing(opened_site(folders[name], *given, **settings)))
+
+        yield open_one
+
+
+@pytest.fixture
+def north(opened):
+    return opened()
 
 
 def spent(folder):
@@ -105,7 +115,7 @@ def test_a_site_that_fails_after_the_charge_has_charged(north, folders, monkeypa
     assert spent(folders["north"]) > 0
 
 
-def test_a_site_refuses_when_its_budget_is_spent_whatever_is_declared(north, folders):
+def test_a_site_refuses_when_its_budget_is_spent_whatever_is_declared(north, opened):
     declaration = declared()
     north.ballots(Batch.of("a" * 32, declaration, np.zeros((97, 2))))
     with pytest.raises(BudgetSpent):
@@ -114,12 +124,10 @@ def test_a_site_refuses_when_its_budget_is_spent_whatever_is_declared(north, fol
     with pytest.raises(BudgetSpent):
         north.ballots(Batch.of("d" * 32, CHEAP, np.zeros((1000, 2))))
     north.close()
-    again = opened_site(folders["north"])  # and a restart gives nothing back
-    assert again.payable(declaration) == 0
-    again.close()
+    assert opened().payable(declaration) == 0  # and a restart gives nothing back
 
 
-def test_a_batch_is_answered_once_also_after_a_restart(north, folders):
+def test_a_batch_is_answered_once_also_after_a_restart(north, opened):
     batch = Batch.of(ID, declared(), QUERIES)
     left = north.ballots(batch).payable
     with pytest.raises(IdReused, match="answered before"):
@@ -127,11 +135,10 @@ def test_a_batch_is_answered_once_also_after_a_restart(north, folders):
     with pytest.raises(IdReused):
         north.ballots(Batch.of(ID, declared(), QUERIES + 1.0))
     north.close()
-    again = opened_site(folders["north"])
+    again = opened()
     with pytest.raises(IdReused):
         again.ballots(batch)
     assert again.payable(declared()) == left  # refusals cost nothing
-    again.close()
 
 
 QUORUM = Quorum.calibrate(epsilon=4.0, delta=1e-6, teachers=TOTAL, no_quorums=2)
@@ -181,23 +188,22 @@ def test_a_batch_that_is_none_is_refused_and_nothing_is_charged(north, batch, sa
 
 def test_a_site_needs_a_ledger_and_masks_of_its_own(folders):
     classifier = load(folders["north"])
-    with pytest.raises(InvalidInput, match="mode must be one of"):
-        Site(classifier, name="north", mode="plain")
-    with pytest.raises(InvalidInput, match="masks are for the modes"):
-        Site(classifier, name="north", mode="sums")
-    with pytest.raises(InvalidInput, match="are those of this site"):
-        Site(classifier, name="north", mode="sums", masks=masks_for("south"))
-    with pytest.raises(InvalidInput, match="in a folder"):
-        Site("north", name="north")
+    for given, settings, text in (
+        (classifier, {"mode": "plain"}, "mode must be one of"),
+        (classifier, {"mode": "sums"}, "masks are for the modes"),
+        (classifier, {"mode": "sums", "masks": masks_for("south")}, "are those of this site"),
+        ("north", {}, "in a folder"),
+    ):
+        with pytest.raises(InvalidInput, match=text):
+            Site(given, name="north", **settings)
     classifier.session_.close()
 
 
-def test_sites_count_for_the_mechanism_that_was_declared_and_no_other(folders):
-    site = opened_site(folders["north"])
+def test_sites_count_for_the_mechanism_that_was_declared_and_no_other(north, folders):
     settings = {"classes": ["no", "yes"], "public": QUERIES[:1], "epsilon": 4.0, "delta": 1e-6}
     planned = {"epsilon": 4.0, "delta": 1e-6, "queries": 100, "classes": 2, "teachers": TEACHERS["north"]}
     mechanism = plan(aggregator="noisy_max", **planned).mechanism
-    electorate = DeclaredSites(SitesHere(site), mechanism)
+    electorate = DeclaredSites(SitesHere(north), mechanism)
     with pytest.raises(AttributeError):
         electorate.mechanism = QUORUM
     for other in (QUORUM, replace(mechanism, scale=2 * mechanism.scale)):
@@ -207,16 +213,15 @@ def test_sites_count_for_the_mechanism_that_was_declared_and_no_other(folders):
         PrivateClassifier.from_teachers(electorate, aggregator="noisy_max", queries=50, **settings)
     same = PrivateClassifier.from_teachers(electorate, aggregator="noisy_max", queries=100, **settings)
     assert same.predict(QUERIES[:1]).answered.all()
-    each = mechanism.renyi(site._budget.order)
-    site.close()
+    each = mechanism.renyi(north._budget.order)
+    north.close()
     assert spent(folders["north"]) == pytest.approx(each, rel=1e-6)
 
 
-def test_where_a_site_can_pay_for_some_of_a_batch_those_are_answered(folders):
+def test_where_a_site_can_pay_for_some_of_a_batch_those_are_answered(north):
     """All were refused, also those of another caller who was answered together with somebody that asks much."""
-    site = opened_site(folders["north"])
     mechanism = NoisyMax.calibrate(epsilon=4.0, delta=1e-6, teachers=TEACHERS["north"], classes=2, queries=6)
-    electorate = DeclaredSites(SitesHere(site), mechanism)
+    electorate = DeclaredSites(SitesHere(north), mechanism)
     session = Session(Votes(Ensemble(electorate), mechanism), Budget(epsilon=40.0, delta=1e-6))
     X = np.random.default_rng(0).normal(size=(12, 2))
     assert electorate.payable() == 6
@@ -227,7 +232,6 @@ def test_where_a_site_can_pay_for_some_of_a_batch_those_are_answered(folders):
     (refused,) = session.ask_all([Request(X[10:], "little")])
     assert isinstance(refused, BudgetSpent)
     assert "site north can pay for 0 more queries" in str(refused)
-    site.close()
 
 
 def test_a_site_answers_from_teachers_of_its_own(folders):
@@ -246,43 +250,39 @@ def test_a_site_answers_from_teachers_of_its_own(folders):
         classifier.session_.close()
 
 
-def test_masked_counts_add_up_and_one_site_alone_shows_nothing_of_them(folders):
+def test_masked_counts_add_up_and_one_site_alone_shows_nothing_of_them(opened):
     declaration, rows = declared("sums"), np.tile(QUERIES, (20, 1))
-    sites = [opened_site(folders[name], "sums") for name in NAMES]
+    sites = [opened(name, "sums") for name in NAMES]
     batch = Batch.of(ID, declaration, rows, starts_of(sites))
     replies = [site.ballots(batch).totals(len(rows), 2) for site in sites]
     local = [site._session.answerer.ensemble.fitted.votes(rows) for site in sites]
     assert np.array_equal(sum(replies).view(np.int64), sum(local))  # exactly
     for reply in replies:
         assert (reply > 2**40).mean() > 0.99  # none of them is a count
-    for site in sites:
-        site.close()
 
 
-def test_a_site_adds_up_with_its_own_peers_alone(folders):
-    site = opened_site(folders["north"], "sums")
+def test_a_site_adds_up_with_its_own_peers_alone(opened):
+    site = opened("north", "sums")
     for roster in (["east", "north"], ["east", "mallory", "north"], ["north", "east", "south"]):
         with pytest.raises(InvalidInput, match="adds up with east, north, south alone"):
             site.payable(replace(declared("sums"), roster=roster))
-    site.close()
 
 
-def test_with_noise_no_count_leaves_and_the_noise_must_suffice(folders):
-    sites = [opened_site(folders[name], "noise", corrupt=1) for name in NAMES]
+def test_with_noise_no_count_leaves_and_the_noise_must_suffice(opened):
+    sites = [opened(name, "noise", corrupt=1) for name in NAMES]
     declaration, rows = declared("noise"), np.tile(QUERIES[:1], (90, 1))
     batch = Batch.of(ID, declaration, rows, starts_of(sites))
     replies = [site.ballots(batch).totals(90, 2) for site in sites]
     noise = sum(replies).view(np.int64) - sum(site._session.answerer.ensemble.fitted.votes(rows) for site in sites)
     scale = declaration.mechanism["scale"] * np.sqrt(3)
     assert 0.6 < noise.std() / scale < 1.5  # of 180 draws; outside less than once in 10**8
-    with pytest.raises(InvalidInput, match="suffice with 1 of them corrupt"):
-        sites[0].payable(declared("noise", corrupt=0))
-    with pytest.raises(InvalidInput, match="among the 3 sites"):
-        sites[0].payable(declared("noise", sites=4))
-    with pytest.raises(InvalidInput, match="is its mechanism"):
-        sites[0].payable(replace(declared(), mode="noise"))
-    for site in sites:
-        site.close()
+    for wrong, text in (
+        (declared("noise", corrupt=0), "suffice with 1 of them corrupt"),
+        (declared("noise", sites=4), "among the 3 sites"),
+        (replace(declared(), mode="noise"), "is its mechanism"),
+    ):
+        with pytest.raises(InvalidInput, match=text):
+            sites[0].payable(wrong)
 
 
 def uniform_statistic(words):
@@ -417,9 +417,9 @@ def test_masks_are_of_one_start_of_a_site(folders, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("ended", [True, False])
-def test_a_site_whose_id_was_taken_over_does_not_answer(folders, monkeypatch, ended):
+def test_a_site_whose_id_was_taken_over_does_not_answer(opened, monkeypatch, ended):
     """Another process took this one for dead while it charged, and has perhaps answered: so this one does not."""
-    slow, other = opened_site(folders["north"]), opened_site(folders["north"])
+    slow, other = opened(), opened()
     monkeypatch.setattr("quorate.core.ledger._ledger._is_gone", lambda owner, silent: True)
     batch = Batch.of(ID, declared(), QUERIES)
     keep = slow._session.ledger.keep
@@ -434,5 +434,3 @@ def test_a_site_whose_id_was_taken_over_does_not_answer(folders, monkeypatch, en
     monkeypatch.setattr(slow._session.ledger, "keep", meanwhile)
     with pytest.raises(IdReused if ended else InProgress):
         slow.ballots(batch)
-    slow.close()
-    other.close()

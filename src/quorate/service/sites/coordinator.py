@@ -222,7 +222,7 @@ class DeclaredSites:
     @property
     def teachers(self) -> int:
         """The number of teachers of all sites."""
-        return self._sites.teachers
+        return sum(about.teachers for about in self._sites.about)
 
     @property
     def classes(self) -> int:
