@@ -1,9 +1,11 @@
-"""Names of a package that are imported when they are first used: a linear model needs one mechanism and no ledger."""
+"""Import on use: names of a package (a linear model needs one mechanism and no ledger), and modules of an extra."""
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from sys import modules
 from typing import Any
+
+from quorate.core.errors import InvalidInput
 
 
 def import_on_use(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
@@ -26,3 +28,12 @@ def import_on_use(package: str, homes: Mapping[str, str]) -> Callable[[str], Any
         return value
 
     return import_name
+
+
+def import_extra(module: str, extra: str, *, use: str) -> Any:
+    """Return a module that an extra of Quorate brings, or say how to install it; `use` is the subject of the error."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        library = (error.name or module).partition(".")[0]
+        raise InvalidInput(f"{use} needs {library}; install it: pip install 'quorate[{extra}]'") from None

@@ -121,7 +121,7 @@ class Account:
             ) from None
 
     @contextmanager
-    def charged(self, *, epsilon: float, delta: float, unit: str) -> Iterator[None]:
+    def charge_during(self, *, epsilon: float, delta: float, unit: str) -> Iterator[None]:
         """Charge for the model that the block fits; an interrupted caller is told that the charge stays."""
         self.charge(epsilon=epsilon, delta=delta, unit=unit)
         try:
@@ -145,7 +145,7 @@ class Account:
             return settings.set_params(account=self).fit(*records, **options)  # type: ignore[no-any-return]
         epsilon, delta = self.whole(settings.epsilon, getattr(settings, "delta", 0.0))  # some have no delta
         settings.set_params(epsilon=epsilon)
-        with self.charged(epsilon=epsilon, delta=delta, unit="record" if groups is None else "person"):
+        with self.charge_during(epsilon=epsilon, delta=delta, unit="record" if groups is None else "person"):
             settings.fit(*records, **options)
         if isinstance(getattr(type(model), "claim_", None), property):
             settings.total_ = self.total  # until it is fitted again

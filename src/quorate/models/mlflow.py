@@ -13,10 +13,10 @@ is refused: a registry hands out copies, and each would spend the budget again.
 
 import tempfile
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from quorate.core.errors import InvalidInput
+from quorate.core.lazy import import_extra
 from quorate.models.export import open_published
 from quorate.models.saving import SavedModel, load, save
 from quorate.models.saving.folder import Trusted
@@ -29,7 +29,7 @@ def save_model(model: Any, path: str | Path, *, trusted: Trusted = None, **optio
     Traceback (most recent call last):
     quorate.core.errors.InvalidInput: a int is not kept in a registry: ...
     """
-    pyfunc = _import("mlflow.pyfunc")
+    pyfunc = _import_mlflow("pyfunc")
     with tempfile.TemporaryDirectory() as home:
         pyfunc.save_model(path=str(path), **_describe_model(model, Path(home), trusted), **options)
 
@@ -41,7 +41,7 @@ def log_model(model: Any, name: str, *, trusted: Trusted = None, **options: Any)
     ...     log_model(model, "risk", registered_model_name="risk").registered_model_version
     1
     """
-    pyfunc = _import("mlflow.pyfunc")
+    pyfunc = _import_mlflow("pyfunc")
     with tempfile.TemporaryDirectory() as home:
         return pyfunc.log_model(name=name, **_describe_model(model, Path(home), trusted), **options)
 
@@ -52,8 +52,8 @@ def load_model(uri: str, *, trusted: Trusted = None) -> Any:
     >>> load_model("models:/risk/1").claim_  # doctest: +SKIP
     '(1, 1e-06)-differentially private under replacement of one row'
     """
-    folder = Path(_import("mlflow.artifacts").download_artifacts(artifact_uri=uri))
-    flavour = _import("mlflow.models").Model.load(str(folder)).flavors.get("python_function", {})
+    folder = Path(_import_mlflow("artifacts").download_artifacts(artifact_uri=uri))
+    flavour = _import_mlflow("models").Model.load(str(folder)).flavors.get("python_function", {})
     if flavour.get("loader_module") != __name__:
         raise InvalidInput(
             f"{uri} was not written by quorate.models.mlflow; log the model with quorate.models.mlflow.log_model"
@@ -102,10 +102,5 @@ def _load_pyfunc(path: str) -> _PyfuncModel:
     return _PyfuncModel(load(open_published(path)))
 
 
-def _import(module: str) -> ModuleType:
-    from importlib import import_module  # noqa: PLC0415
-
-    try:
-        return import_module(module)
-    except ImportError as error:
-        raise InvalidInput(f"{module} needs {error.name}; install it: pip install 'quorate[mlflow]'") from None
+def _import_mlflow(module: str) -> Any:
+    return import_extra(f"mlflow.{module}", "mlflow", use="a registry")

@@ -152,7 +152,7 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
         vectors = None if auto_cuts is None else auto_cuts.open(budget)
         # The account is charged before anything is drawn. proof: step 8
         charge: AbstractContextManager[Any] = (
-            nullcontext() if account is None else account.charged(epsilon=epsilon, delta=delta, unit=unit)
+            nullcontext() if account is None else account.charge_during(epsilon=epsilon, delta=delta, unit=unit)
         )
         with charge, progress(f"releasing {queries.count:,} queries by {engine.name}"):
             if auto_cuts is not None and vectors is not None:

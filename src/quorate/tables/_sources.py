@@ -17,6 +17,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from quorate.core.errors import InvalidInput
+from quorate.core.lazy import import_extra
 from quorate.tables.containers import foreign
 from quorate.tables.csv_files import empty_texts
 from quorate.tables.values import object_texts
@@ -50,7 +51,7 @@ def _object_tables(names: Sequence[str], rows: Iterator[tuple[Any, ...]]) -> Ite
 @contextmanager
 def open_excel(path: Path) -> Iterator[Result]:
     """Give the header of the first sheet of a workbook, and its rows, but for those without any value."""
-    openpyxl = _imported("openpyxl", f"{path}: reading Excel", "excel")
+    openpyxl = import_extra("openpyxl", "excel", use=f"{path}: reading Excel")
     unreadable = f"{path}: not a readable .xlsx file; it may be damaged, encrypted or misnamed"
     with foreign(unreadable), warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -101,7 +102,7 @@ def open_query(address: str) -> Iterator[Result]:
     match = _DATABASE.fullmatch(address)
     assert match is not None
     system, query = match[1], unquote(match[3])
-    library = _imported("duckdb" if system == "duckdb" else "psycopg", f"{system}:...: a query", "sql")
+    library = import_extra("duckdb" if system == "duckdb" else "psycopg", "sql", use=f"{system}:...: a query")
     result = _duckdb(library, unquote(match[2]), query) if system == "duckdb" else _postgres(library, match[2], query)
     with foreign(f"{system}: the query failed; try it in the database's own shell"), result as opened:
         yield opened
@@ -158,10 +159,3 @@ def _postgres(psycopg: Any, place: str, query: str) -> Iterator[Result]:
             cursor.execute(query)
             names = [column.name for column in cursor.description]
             yield empty_texts(names), _object_tables(names, iter(cursor))
-
-
-def _imported(library: str, use: str, extra: str) -> Any:
-    try:
-        return importlib.import_module(library)
-    except ImportError:
-        raise InvalidInput(f"{use} needs {library}; install it: pip install 'quorate[{extra}]'") from None

@@ -17,6 +17,7 @@ from typing import Any
 
 from quorate.core.checks import check_count
 from quorate.core.errors import ClusterLost, InvalidInput, QuorateError
+from quorate.core.lazy import import_extra
 from quorate.core.rows import usable_cores
 
 _CONNECT_SECONDS = 30
@@ -64,7 +65,7 @@ class DaskEngine:
     """A Dask cluster: results are futures, whose graphs the scheduler keeps."""
 
     def __init__(self, cluster: Any) -> None:
-        distributed = _imported("distributed", extra="dask")
+        distributed = import_extra("distributed", "dask", use="this cluster")
         self._open, self._address = ExitStack(), ""
         if isinstance(cluster, str) and cluster.startswith("local"):
             number = check_count("the number of workers", int(cluster[6:] or usable_cores()))
@@ -157,7 +158,7 @@ class RayEngine:
     """
 
     def __init__(self, cluster: str) -> None:
-        self._ray = _imported("ray", extra="ray")
+        self._ray = import_extra("ray", "ray", use="this cluster")
         self._open = ExitStack()
         if not self._ray.is_initialized():
             os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -258,13 +259,6 @@ class _Keeper:
 
 def _run(function: Callable[..., Any], *arguments: Any) -> Any:
     return function(*arguments)
-
-
-def _imported(name: str, *, extra: str) -> Any:
-    try:
-        return import_module(name)
-    except ImportError:
-        raise InvalidInput(f"this cluster needs {name}: pip install 'quorate[{extra}]'") from None
 
 
 Engine = DaskEngine | RayEngine

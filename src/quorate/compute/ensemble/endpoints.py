@@ -17,6 +17,7 @@ from quorate.core.arrays import Integers
 from quorate.core.checks import check_count, check_positive
 from quorate.core.errors import InvalidInput
 from quorate.core.estimator_calls import Calls
+from quorate.core.lazy import import_extra
 
 _AT_ONCE = 16  # servers that are asked at a time
 _LARGEST = 2**24  # bytes of a response: to read more would hold others up
@@ -164,10 +165,7 @@ def _place(url: str) -> tuple[Any, ...]:
 
 def _clients(urls: Sequence[str], transport: Any) -> dict[str, Any]:
     """Return a client for each address. A proxy of the environment would read what goes to this machine's loopback."""
-    try:
-        import httpx  # noqa: PLC0415
-    except ImportError:
-        raise InvalidInput("teachers behind servers need httpx: pip install 'quorate[client]'") from None
+    httpx = import_extra("httpx", "client", use="a teacher behind a server")
     key = os.environ.get("QUORATE_TEACHERS_KEY", "")
     hosts = {url: urlsplit(url).hostname for url in urls}
     plain = {url for url in urls if urlsplit(url).scheme == "http"}

@@ -20,6 +20,7 @@ from quorate.core.arrays import Integers
 from quorate.core.errors import InvalidInput
 from quorate.core.estimator_calls import Calls, asks_a_copy, call_rows, one_thread
 from quorate.core.isolation import global_randomness, silence
+from quorate.core.lazy import import_extra
 from quorate.core.progress import advance, progress
 from quorate.core.rows import copy_rows, take_rows
 
@@ -166,11 +167,7 @@ def _choose_backend(backend: str, n_jobs: int | None) -> Any:
 
 
 def _register_ray() -> None:
-    try:
-        from ray.util.joblib import register_ray  # noqa: PLC0415
-    except ImportError:
-        raise InvalidInput("backend='ray' needs Ray: pip install 'quorate[ray]'") from None
-    register_ray()
+    import_extra("ray.util.joblib", "ray", use="backend='ray'").register_ray()
 
 
 class EstimatorTeachers:

@@ -130,15 +130,19 @@ def _text_columns(part: Any, names: Sequence[Any] | None) -> set[Any] | None:
     if not _shows_state(part):
         return None
     names = getattr(part, "feature_names_in_", names)
-    columns = [_own_text_columns(part, names)]
+    columns = [_own_text_columns(part, names), *_inner_text_columns(part, names)]
+    return None if None in columns else {name for texts in columns for name in texts or ()}
+
+
+def _inner_text_columns(part: Any, names: Sequence[Any] | None) -> Iterator[set[Any] | None]:
+    """Yield the columns in which each estimator that a part is made of has seen texts."""
     if isinstance(part, ColumnTransformer):
         names = None  # each of its parts takes some of the columns
     for inner in _flatten(list(vars(part).values())):
         if hasattr(inner, "get_params") or type(inner).__name__ == "_CalibratedClassifier":
-            columns.append(_text_columns(inner, names))
+            yield _text_columns(inner, names)
         if isinstance(inner, ColumnTransformer):
             names = None  # what follows it in a pipeline takes its columns, in another order
-    return None if None in columns else {name for texts in columns for name in texts or ()}
 
 
 def _shows_state(part: Any) -> bool:

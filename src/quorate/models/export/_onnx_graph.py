@@ -16,6 +16,7 @@ from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 from sklearn.tree import DecisionTreeClassifier
 
 from quorate.core.errors import InvalidInput
+from quorate.core.lazy import import_extra
 from quorate.models.concepts import (
     Box,
     Conjunction,
@@ -43,12 +44,7 @@ _NO_TEXTS = (
 
 def import_onnx(package: str = "onnx") -> Any:
     """Return a package of the extra `onnx`, or say how to install it."""
-    from importlib import import_module  # noqa: PLC0415
-
-    try:
-        return import_module(package)
-    except ImportError as error:
-        raise InvalidInput(f"export to ONNX needs {error.name}; install it: pip install 'quorate[onnx]'") from None
+    return import_extra(package, "onnx", use="export to ONNX")
 
 
 class Graph:

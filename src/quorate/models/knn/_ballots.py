@@ -37,7 +37,7 @@ class Ballot(ABC):
     table: Integers
 
     @property
-    def counted(self) -> Integers:
+    def counting_table(self) -> Integers:
         """The table with one more row, of zeros, for records that have no vote."""
         return np.vstack([self.table, np.zeros_like(self.table[:1])])
 

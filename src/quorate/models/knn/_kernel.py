@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quorate.core.arrays import Floats
-from quorate.core.checks import check_count, check_positive, set_validated
+from quorate.core.checks import check_choice, check_count, check_positive
 from quorate.core.errors import InvalidInput
 from quorate.models.linear.exact import lengths
 
@@ -106,18 +106,11 @@ class Kernel:
     rank: int | None = None
 
     def __post_init__(self) -> None:
-        if self.shape not in ("flat", "linear"):
-            raise InvalidInput(f"kernel must be one of flat, linear, not {self.shape!r}")
-        set_validated(self, top=check_count("top", self.top))
-        if self.anchors is not None and self.squared_radius is None:
-            if check_count("rank", self.rank) > len(self.anchors):
-                raise InvalidInput(f"rank is at most {len(self.anchors)}, the number of anchors, not {self.rank}")
-            return
-        squared = check_count("squared_radius", self.squared_radius)
-        if squared > (2 * LONGEST) ** 2 or self.anchors is not None or self.rank is not None:
-            bound = f"squared_radius is at most {(2 * LONGEST) ** 2}, the square of the largest distance"
-            raise InvalidInput(f"{bound}; and there are no anchors beside it")
-        set_validated(self, squared_radius=squared)
+        check_choice("kernel", self.shape, ("flat", "linear"))
+        if self.anchors is None:
+            check_count("squared_radius", self.squared_radius, most=(2 * LONGEST) ** 2)  # proof: step 2
+        else:
+            check_count("rank", self.rank, most=len(self.anchors))
 
     @classmethod
     def within(cls, radius: float, space: Space, *, shape: Shape, top: int) -> "Kernel":

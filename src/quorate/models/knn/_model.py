@@ -117,7 +117,7 @@ class NeighbourModel(SessionModel, ABC):
             self.kernel_,
             capacity=self.terms_.capacity,
             features=self.n_features_in_,
-            table=ballot.counted,
+            table=ballot.counting_table,
             persons=self.unit_ == "person",
             device=self.device,
         )
@@ -156,7 +156,7 @@ class NeighbourModel(SessionModel, ABC):
     def forgotten(self) -> list[tuple[str, float]]:
         """Return which units were forgotten and when, only for the owner."""
         check_is_fitted(self)
-        return self.session_.forgotten()
+        return self.session_.deletions()
 
     def wear(self) -> Wear:
         """Release a noisy estimate of how many units are worn out. The fit has paid for a few estimates.

@@ -140,10 +140,8 @@ class NeighbourSession(Session):
         if units.persons and ids is None:
             raise InvalidInput("the unit is a person: ids must name the person of each row")
         row_names = None if ids is None else _lasting_ids(ids, len(codes))
-        rows_by_unit: dict[str, list[int]] = {}
         with self._changing() as file:
-            for row, name in enumerate(row_names or units.new_names(len(codes))):
-                rows_by_unit.setdefault(name, []).append(row)
+            rows_by_unit = _rows_by_name(row_names or units.new_names(len(codes)))
             # The first row of a name is the unit, where that is a row. Who is there keeps nobody out: proof: step 6
             new = {
                 name: rows if units.persons else rows[:1] for name, rows in rows_by_unit.items() if name not in units
@@ -153,12 +151,7 @@ class NeighbourSession(Session):
             inserted = units.insert(names, sizes, points[order], codes[order])
             if file is not None:
                 file.insert(inserted, names, sizes, points[order], codes[order])
-        refused = {name for name, rows in rows_by_unit.items() if len(rows) > len(new.get(name, ()))}
-        if refused - {UNKNOWN_PERSON}:  # nothing is said of rows without a name: one value of a row would decide it
-            raise InvalidInput(
-                "some of these units are there already, and stay as they are; all others were inserted. Forget those "
-                "first, or give new ones names of their own"
-            )
+        _check_inserted(rows_by_unit, new)
         return names
 
     def forget(self, names: Sequence[Any]) -> int:
@@ -177,10 +170,10 @@ class NeighbourSession(Session):
             raise InvalidInput("some of these units are not there; all others were forgotten")
         return len(there)
 
-    def forgotten(self) -> list[tuple[str, float]]:
+    def deletions(self) -> list[tuple[str, float]]:
         """Return which units were forgotten and when, oldest first, only for the owner."""
         with self._changing():
-            return self.answerer.units.forgotten()
+            return self.answerer.units.deletions()
 
     def wear(self) -> Wear:
         """Release an estimate of wear, which the fit has paid for."""
@@ -225,3 +218,21 @@ def _lasting_ids(ids: Any, rows: int) -> list[str]:
     """Return the names that units go by, one for each row: 7, "7.0" and " 007 " are one. proof: step 6."""
     unit_numbers(rows, ids)  # refuses ids of another length
     return lasting_names(ids)
+
+
+def _rows_by_name(names: Sequence[str]) -> dict[str, list[int]]:
+    """Return the rows of each name, in the order in which names first appear."""
+    rows: dict[str, list[int]] = {}
+    for row, name in enumerate(names):
+        rows.setdefault(name, []).append(row)
+    return rows
+
+
+def _check_inserted(rows_by_unit: dict[str, list[int]], inserted: dict[str, list[int]]) -> None:
+    """Say that rows were left out. Nothing is said of rows without a name: one value of a row would decide it."""
+    left_out = {name for name, rows in rows_by_unit.items() if len(rows) > len(inserted.get(name, ()))}
+    if left_out - {UNKNOWN_PERSON}:
+        raise InvalidInput(
+            "some of these units are there already, and stay as they are; all others were inserted. Forget those "
+            "first, or give new ones names of their own"
+        )

@@ -187,7 +187,7 @@ class Units:
         self._numbers = {name: number for number, name in enumerate(names, 1)}
         self._spent, self._forgotten = np.concatenate([self._spent[:1], spends]), dict(forgotten)
 
-    def forgotten(self) -> list[tuple[str, float]]:
+    def deletions(self) -> list[tuple[str, float]]:
         """Return the units that were forgotten, and when, oldest first: for the owner alone.
 
         They are named, or by a keyed hash once the model is in a folder.

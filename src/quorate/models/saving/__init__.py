@@ -10,9 +10,9 @@
 their contents.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from quorate.core.lazy import import_on_use
 from quorate.models.saving.contract import SavedModel, Spending, State
 
 if TYPE_CHECKING:
@@ -36,11 +36,11 @@ __all__ = [
     "whole_spending",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    """Import what reads and writes folders when it is first used: a model that is only fitted needs no ledger."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = "folder" if name in ("Folder", "PrivateFolder", "PublishedFolder", "open_folder") else "saving"
-    value = globals()[name] = getattr(import_module(f"{__name__}.{home}"), name)
-    return value
+if not TYPE_CHECKING:
+    __getattr__ = import_on_use(  # a model that is only fitted needs no ledger
+        __name__,
+        {
+            "folder": "Folder PrivateFolder PublishedFolder open_folder",
+            "saving": "class_of kind_of load reopen save schema_of whole_spending",
+        },
+    )
