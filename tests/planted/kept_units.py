@@ -17,10 +17,11 @@ from quorate.core.errors import InvalidInput, LedgerRefused
 from quorate.core.ledger import Ledger
 from quorate.core.privacy import Budget
 from quorate.core.requests import OWN_CALLER
-from quorate.models.knn import NeighbourClassifier, NeighbourSession
+from quorate.models.knn import NeighbourClassifier
 from quorate.models.knn import _model as model_module
 from quorate.models.knn import _session as session_module
 from quorate.models.knn._kernel import Kernel
+from quorate.models.knn._session import NeighbourSession
 from quorate.models.knn._unit_file import UnitFile, change_key
 from quorate.models.knn._units import Units
 from quorate.models.predictors.records import check_matrix

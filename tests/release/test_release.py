@@ -35,7 +35,7 @@ from quorate.models.concepts import (
     Threshold,
     Thresholds,
 )
-from quorate.models.saving.hypotheses import concept_document, concept_of
+from quorate.models.saving.hypotheses import concept_of, document_of
 from quorate.release import Columns, QueryRelease, Workload
 from quorate.release.domain import SealedCounts
 from quorate.release.queries import Marginals, Matrix, Prefixes, Ranges, Rows
@@ -509,9 +509,9 @@ def test_concepts_are_written_as_plain_values():
         Conjunctions([2, 5]),
         Stumps(4),
     ):
-        assert concept_of(json.loads(json.dumps(concept_document(concept)))) == concept
+        assert concept_of(json.loads(json.dumps(document_of(concept)))) == concept
     with pytest.raises(InvalidInput, match="cannot be written"):
-        concept_document(Finite([lambda X: X[:, 0] > 0], features=1))
+        document_of(Finite([lambda X: X[:, 0] > 0], features=1))
 
 
 def test_the_artefact_holds_no_canary(tmp_path):

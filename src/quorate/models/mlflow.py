@@ -61,15 +61,11 @@ def load_model(uri: str, *, trusted: Trusted = None) -> Any:
     return load(open_published(folder / flavour["data"]), trusted=trusted)
 
 
-def _is_published(model: Any) -> bool:
-    """Return whether a model, and not a release, may be handed out."""
-    return isinstance(model, SavedModel) and model.spending.published and model.inputs == "rows"
-
-
 def _describe_model(model: Any, home: Path, trusted: Trusted) -> dict[str, Any]:
     """Return how MLflow keeps a model: its published folder, its loader and its claim."""
     model = model.saved_model() if isinstance(model, SavedModel) else model
-    if not (isinstance(model, str | Path) or _is_published(model)):  # a budget would move to the new folder
+    is_published = isinstance(model, SavedModel) and model.spending.published and model.inputs == "rows"
+    if not (isinstance(model, str | Path) or is_published):  # a budget would move to the new folder
         raise InvalidInput(
             f"a {type(model).__name__} is not kept in a registry: linear models, students, hypotheses and what stands "
             "on them may be published. A model with a budget is not: each copy that is handed out would spend it again"

@@ -31,6 +31,7 @@ from quorate.models.evaluation.measures import ModelCheck, ReleasedCounts
 from quorate.models.evaluation.rows import (
     check_published,
     classes_of,
+    count_cells,
     first_rows,
     labels_by_row,
     private_rows,
@@ -150,15 +151,14 @@ def _grids(
     model: Any, rows: Any, labels: Integers, where: Integers, *, groups: int, edges: NDArray[np.float64]
 ) -> list[Integers]:
     """Return the counts by group, label and whether the model is right, and by group, label and bin if it has any."""
-    classes, labelled = classes_of(model), labels >= 0  # a row without a label is in no cell
+    classes = classes_of(model)
     right = (labels_by_row(model, rows) == labels).astype(np.int64)
-    parts = [_count_cells((where, labels, right), labelled, (groups, classes.size, 2))]
+    parts = [count_cells((groups, classes.size, 2), where, labels, right)]
     if hasattr(model, "predict_proba"):
         probabilities, is_binary = probabilities_by_row(model, rows), classes.size == 2
         bin_of = np.searchsorted(edges, probabilities[:, 1] if is_binary else probabilities.max(axis=1), side="right")
-        parts.append(
-            _count_cells((where, labels if is_binary else right, bin_of), labelled, (groups, 2, len(edges) + 1))
-        )
+        outcome = labels if is_binary else np.where(labels < 0, -1, right)
+        parts.append(count_cells((groups, 2, len(edges) + 1), where, outcome, bin_of))
     return parts
 
 
@@ -189,13 +189,6 @@ def _named_groups(by: Any, values: Sequence[Any] | None) -> tuple[list[str], Int
 def _texts(values: Any) -> list[str]:
     """Return values as texts, each by itself; a missing one is "nan"."""
     return ["nan" if text is None else text for text in read_texts(open_column(values, name="by"), ()).to_pylist()]
-
-
-def _count_cells(coordinates: tuple[Integers, ...], labelled: NDArray[np.bool_], shape: tuple[int, ...]) -> Integers:
-    """Return how many units lie in each cell. A unit is in at most one; replacing it moves two counts by 1."""
-    counts = np.zeros(shape, dtype=np.int64)
-    np.add.at(counts, tuple(coordinate[labelled] for coordinate in coordinates), 1)  # proof: step 2
-    return counts
 
 
 def _release_tables(noisy: NoisyVector, parts: Sequence[Integers]) -> list[Integers]:

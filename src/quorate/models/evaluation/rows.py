@@ -216,3 +216,14 @@ def first_rows(rows: int, groups: Any, y: Any) -> tuple[Integers, Integers, int]
     check_consistent_length(np.empty(rows), y)
     units, count = unit_numbers(rows, groups)
     return units, np.unique(units, return_index=True)[1], count
+
+
+def count_cells(shape: tuple[int, ...], *coordinates: Integers) -> Integers:
+    """Return how many units lie in each cell, by a number for each dimension; -1 is that of a unit in no cell.
+
+    A unit is in at most one: replacing it moves two counts by 1, or none.
+    """
+    counts = np.zeros(shape, dtype=np.int64)
+    counted = np.all(np.stack(coordinates) >= 0, axis=0)
+    np.add.at(counts, tuple(coordinate[counted] for coordinate in coordinates), 1)  # proof: step 2
+    return counts

@@ -16,6 +16,5 @@ model       the base of classifier and regressor
 
 from quorate.models.knn._choice import plan_neighbours
 from quorate.models.knn._estimators import NeighbourClassifier, NeighbourRegressor
-from quorate.models.knn._session import NeighbourSession, Wear
 
-__all__ = ["NeighbourClassifier", "NeighbourRegressor", "NeighbourSession", "Wear", "plan_neighbours"]
+__all__ = ["NeighbourClassifier", "NeighbourRegressor", "plan_neighbours"]

@@ -25,7 +25,7 @@ from quorate.models.predictors.base import QuorateClassifier, SessionClassifier
 from quorate.models.predictors.labels import two_classes
 from quorate.models.predictors.records import check_matrix, fill_missing
 from quorate.models.saving.contract import State
-from quorate.models.saving.hypotheses import concept_document, concept_of, document_of, hypothesis_of
+from quorate.models.saving.hypotheses import concept_of, document_of, hypothesis_of
 from quorate.models.saving.votes import mechanism_document, mechanism_of
 from quorate.tables.persons import unit_numbers
 
@@ -183,7 +183,7 @@ class ConceptModel(QuorateClassifier):
 
     def to_state(self) -> State:
         """Return settings, fitted values and the class of hypotheses."""
-        return State(self.fitted_values() | {"concept": concept_document(self.concept_)})
+        return State(self.fitted_values() | {"concept": document_of(self.concept_)})
 
     @classmethod
     def from_state(cls, state: State) -> Self:

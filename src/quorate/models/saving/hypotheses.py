@@ -1,7 +1,7 @@
 """Classes of hypotheses, and hypotheses, as plain values that JSON can hold, and back."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from quorate.core.errors import InvalidInput
 from quorate.models import concepts
@@ -14,34 +14,24 @@ CONCEPTS = tuple(kind for kind in _LISTED if issubclass(kind, Concept) and kind 
 HYPOTHESES = tuple(kind for kind in _LISTED if issubclass(kind, Hypothesis) and kind not in (Hypothesis, *_OPEN))
 
 
-def concept_document(concept: Concept) -> dict[str, Any]:
-    """Return a class of hypotheses as plain values that JSON can hold."""
-    return _write(concept, CONCEPTS, "a model of {} cannot be written to a file")
+def document_of(rule: Concept | Hypothesis) -> dict[str, Any]:
+    """Return a class of hypotheses, or a hypothesis, as plain values that JSON can hold."""
+    classes = CONCEPTS if isinstance(rule, Concept) else HYPOTHESES
+    if type(rule) not in classes:
+        names = ", ".join(kind.__name__ for kind in classes)
+        raise InvalidInput(f"a model of {type(rule).__name__} cannot be written to a file; {names} can")
+    document: dict[str, Any] = to_plain(rule)
+    return document
 
 
 def concept_of(document: Mapping[str, Any]) -> Concept:
     """Return the class of hypotheses that a document describes."""
-    concept: Concept = _read(document, CONCEPTS)
-    return concept
-
-
-def document_of(hypothesis: Hypothesis) -> dict[str, Any]:
-    """Return a hypothesis as plain values that JSON can hold."""
-    return _write(hypothesis, HYPOTHESES, "a {} cannot be written as a document")
+    return cast("Concept", _read(document, CONCEPTS))
 
 
 def hypothesis_of(document: Mapping[str, Any]) -> Hypothesis:
     """Return the hypothesis that a document describes."""
-    hypothesis: Hypothesis = _read(document, HYPOTHESES)
-    return hypothesis
-
-
-def _write(value: Any, classes: tuple[type, ...], refusal: str) -> dict[str, Any]:
-    if type(value) not in classes:
-        names = ", ".join(kind.__name__ for kind in classes)
-        raise InvalidInput(f"{refusal.format(type(value).__name__)}; {names} can")
-    document: dict[str, Any] = to_plain(value)
-    return document
+    return cast("Hypothesis", _read(document, HYPOTHESES))
 
 
 def _read(document: Mapping[str, Any], classes: tuple[type, ...]) -> Any:

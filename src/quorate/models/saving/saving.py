@@ -1,6 +1,7 @@
 """Save models to folders and load them, by the contract alone (`quorate.models.saving.contract`)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
@@ -77,27 +78,37 @@ def load(folder: str | Path | Folder, *, trusted: Trusted = None, lease: int = 0
     if kind is not None and opened.kind != kind:
         raise InvalidInput(f"{opened.path} holds a model of another kind, {opened.kind!r}; {kind!r} was asked for")
     model_class = class_of(opened)
-    state = _read_state(opened, model_class, trusted=trusted, lease=lease)
-    try:
-        return model_class.from_state(state)
-    except BaseException as error:
-        if state.home is not None:
-            state.home.ledger.close_store()
-        if isinstance(error, InvalidInput):
+    with _opened_state(opened, model_class, trusted=trusted, lease=lease) as state:
+        try:
+            return model_class.from_state(state)
+        except InvalidInput:
             check_types(state.files, state.trusted)  # which names the types of all files, if one of them was refused
-        elif isinstance(error, _DAMAGE) and state.home is None:  # no ledger has proved this manifest
+            raise
+        except _DAMAGE:
+            if state.home is not None:  # its ledger has proved the manifest
+                raise
             raise InvalidInput(
                 f"{opened.path}/manifest.json is damaged or was changed; the model is not loaded"
             ) from None
-        raise
 
 
-def _read_state(folder: Folder, model_class: type[SavedModel], *, trusted: Trusted, lease: int = 0) -> State:
-    """Return what a folder holds. Every file is checked, and the ledger proves the manifest, before any is used."""
+@contextmanager
+def _opened_state(
+    folder: Folder, model_class: type[SavedModel], *, trusted: Trusted, lease: int = 0
+) -> Iterator[State]:
+    """Read what a folder holds, and close its ledger if the block fails.
+
+    Every file is checked, and the ledger proves the manifest, before any is used.
+    """
     extra, types = folder.manifest.get("extra", []), tuple(trusted or ())
     files = {name: content for name, content in folder.contents.items() if name not in extra}
     home = Home(folder.path, folder.ledger(), lease, types) if isinstance(folder, PrivateFolder) else None
-    return State(folder.manifest, files, trusted=[*model_class.safe_types, *types], limited=home is None, home=home)
+    try:
+        yield State(folder.manifest, files, trusted=[*model_class.safe_types, *types], limited=home is None, home=home)
+    except BaseException:
+        if home is not None:
+            home.ledger.close_store()
+        raise
 
 
 def reopen(folder: str | Path, *, trusted: Trusted = None) -> None:
@@ -110,13 +121,8 @@ def reopen(folder: str | Path, *, trusted: Trusted = None) -> None:
     reopen_phase = getattr(model_class, "reopen_phase", None)
     if reopen_phase is None:
         raise InvalidInput(f"{folder} holds no everlasting model")
-    state = _read_state(opened, model_class, trusted=trusted)
-    try:
+    with _opened_state(opened, model_class, trusted=trusted) as state:
         reopen_phase(state)
-    except BaseException:
-        if state.home is not None:
-            state.home.ledger.close_store()
-        raise
 
 
 def save(model: Any, folder: str | Path, *, extra: Extra = None, trusted: Trusted = None, **options: Any) -> Path:

@@ -243,12 +243,8 @@ class PrivateSearchCV(SavedModel, BaseEstimator):
         tags = super().__sklearn_tags__()
         first = self.estimator[0] if isinstance(self.estimator, list | tuple) else self.estimator
         tried = get_tags(first)
-        tags.estimator_type, tags.target_tags, tags.input_tags = (
-            tried.estimator_type,
-            tried.target_tags,
-            tried.input_tags,
-        )
-        tags.classifier_tags, tags.regressor_tags = tried.classifier_tags, tried.regressor_tags
+        for name in ("estimator_type", "target_tags", "input_tags", "classifier_tags", "regressor_tags"):
+            setattr(tags, name, getattr(tried, name))
         tags.non_deterministic = True
         return tags
 

@@ -7,7 +7,7 @@ or to a table. Each scoring releases the fewest numbers that it can be made of: 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from scipy.special import expit
@@ -20,7 +20,14 @@ from quorate.core.errors import InvalidInput
 from quorate.core.mechanisms import EveryCandidate, NoisyVector, RandomStopping
 from quorate.core.mechanisms.selection import ApproximateTrial, GaussianTrial, Trial
 from quorate.models.evaluation.measures import area_interval
-from quorate.models.evaluation.rows import classes_of, labels_by_row, private_rows, probabilities_by_row, values_by_row
+from quorate.models.evaluation.rows import (
+    classes_of,
+    count_cells,
+    labels_by_row,
+    private_rows,
+    probabilities_by_row,
+    values_by_row,
+)
 from quorate.models.predictors.labels import class_codes, target_numbers
 from quorate.planner import Plan
 
@@ -61,10 +68,11 @@ class Scoring:
             right = (labels_by_row(model, rows) == labels).astype(np.int64)
             if self.name == "accuracy":
                 return float(release(right.sum(keepdims=True), 1)[0] / len(right))
-            return _mean_recall(_table(labels, right, (len(classes_of(model)), 2)), release)
+            return _mean_recall(count_cells((len(classes_of(model)), 2), labels, right), release)
         probabilities = probabilities_by_row(model, rows)
         if self.name == "roc_auc":
-            return _area(_table(labels, np.searchsorted(_EDGES, probabilities[:, -1], side="right"), (2, 10)), release)
+            bins = np.searchsorted(_EDGES, probabilities[:, -1], side="right")
+            return _area(count_cells((2, len(_EDGES) + 1), labels, bins), release)
         distances = probabilities - np.eye(probabilities.shape[1])[labels]
         errors = np.sqrt((distances**2).sum(axis=1) / 2)
         return -_mean_square(np.where(labels < 0, 1.0, errors), release)
@@ -74,12 +82,6 @@ def _mean_square(errors: Floats, release: Release) -> float:
     """Return the mean of squares, of which none is above 1; what is no number counts as 1."""
     steps = np.rint(np.fmin(errors, 1.0) ** 2 * _GRID).astype(np.int64)
     return float(release(steps.sum(keepdims=True), _GRID**2)[0] / _GRID / len(steps))
-
-
-def _table(labels: Integers, cells: Integers, shape: tuple[int, int]) -> Integers:
-    counts, labelled = np.zeros(shape, dtype=np.int64), labels >= 0  # a row without a label is in no cell
-    np.add.at(counts, (labels[labelled], cells[labelled]), 1)  # a row that is replaced moves two cells by 1, or none
-    return counts
 
 
 def _mean_recall(table: Integers, release: Release) -> float:
@@ -107,7 +109,6 @@ def scoring_of(name: str | None, estimator: Any, largest_error: float | None) ->
 
 
 Method = Literal["auto", "random stopping", "composition"]
-METHODS = ("auto", "random stopping", "composition")
 
 
 @lru_cache(maxsize=64)
@@ -115,7 +116,7 @@ def choose_selection(
     method: Method, *, candidates: int, epsilon: float, delta: float, gaussian: bool, tried: float
 ) -> RandomStopping | EveryCandidate:
     """Return the way of choosing that leaves more to each trial, or the one that is asked for."""
-    check_choice("method", method, METHODS)
+    check_choice("method", method, get_args(Method))
     trial: type[Trial] = GaussianTrial if gaussian else ApproximateTrial
     budget: dict[str, Any] = {"epsilon": check_positive("epsilon", epsilon), "delta": delta, "trial": trial}
     candidates = check_count("candidates", candidates)

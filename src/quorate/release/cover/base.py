@@ -23,7 +23,7 @@ from quorate.models.concepts import (
     Stumps,
     Thresholds,
 )
-from quorate.models.saving.hypotheses import concept_document
+from quorate.models.saving.hypotheses import document_of
 from quorate.release.domain import Domain, as_list, check_listable
 from quorate.release.queries import Queries, Rows, Whole
 from quorate.release.queries.base import check_whole
@@ -123,7 +123,7 @@ class Cover(Domain):
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return the class and the public points."""
-        return {"concept": concept_document(self.concept)}, {"public": self.public_points}
+        return {"concept": document_of(self.concept)}, {"public": self.public_points}
 
     def public(self) -> Floats | Rows:
         """Return how many public points lie in each cell."""
