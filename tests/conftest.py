@@ -2,6 +2,7 @@
 
 import atexit
 import gc
+import json
 import os
 import shutil
 import tempfile
@@ -100,3 +101,17 @@ def _nursery(tmp_path_factory):
     made = Nursery(tmp_path_factory.mktemp("nursery") / "log")
     yield made
     made.stop()
+
+
+@pytest.fixture
+def run_json(capsys):
+    """Return a function that runs a command with --json, checks its exit code, and returns what it prints."""
+
+    def run(command, *arguments, code=0):
+        from quorate.cli import main
+
+        capsys.readouterr()
+        assert main([*command.split(), *map(str, arguments), "--json"]) == code
+        return json.loads(capsys.readouterr().out)
+
+    return run

@@ -526,59 +526,22 @@ def write_table(path, rows, seed):
     return path
 
 
-@pytest.fixture(scope="module")
-def rule(tmp_path_factory):
-    home = tmp_path_factory.mktemp("rule")
-    told = [
-        "fit",
-        "semi-private",
-        write_table(home / "a.csv", 2000, 1),
-        "--public",
-        write_table(home / "p.csv", 100, 2),
-    ]
-    assert main([*map(str, told), "--label", "y", "--epsilon", "4", "--out", str(home / "rule"), "--json"]) == 0
-    return home / "rule"
-
-
-def test_the_command_line_makes_sets_and_asks_them(rule, tmp_path, capsys):
-    held = write_table(tmp_path / "b.csv", 2000, 3)
-    capsys.readouterr()
-    told = [
-        "fit",
-        "conformal",
-        held,
-        "--model",
-        rule,
-        "--label",
-        "y",
-        "--miscoverage",
-        "0.4",
-        "--out",
-        tmp_path / "sets",
-    ]
-    assert main([*map(str, told), "--json"]) == 0
-    bill = json.loads(capsys.readouterr().out)
+def test_the_command_line_makes_sets_and_asks_them(tmp_path, capsys, monkeypatch, run_json):
+    monkeypatch.chdir(tmp_path)
+    for name, rows, seed in (("a", 2000, 1), ("p", 100, 2), ("b", 2000, 3)):
+        write_table(tmp_path / f"{name}.csv", rows, seed)
+    run_json("fit semi-private a.csv --public p.csv --label y --epsilon 4 --out rule")
+    bill = run_json("fit conformal b.csv --model rule --label y --miscoverage 0.4 --out sets")
     assert (bill["epsilon"], bill["delta"], bill["units"], bill["classes"]) == (1.0, 0.0, 2000, ["ill", "well"])
-    queries = tmp_path / "q.csv"
-    queries.write_text("x,z\n9,9\n-9,-9\n")
-    assert main(["predict", str(tmp_path / "sets"), str(queries)]) == 0
+    (tmp_path / "q.csv").write_text("x,z\n9,9\n-9,-9\n")
+    assert main(["predict", "sets", "q.csv"]) == 0
     lines = list(csv.reader(capsys.readouterr().out.splitlines()))
     assert lines == [
         ["row", "answer", "outcome", "set"],
         ["1", "ill", "answered", '["ill"]'],
         ["2", "well", "answered", '["well"]'],
     ]
-    assert main(["predict", str(tmp_path / "sets"), str(queries), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["sets"] == [["ill"], ["well"]]
-
-
-def test_intervals_are_asked_by_the_command_line(tmp_path, capsys):
-    save(a_regressor(), tmp_path / "bands")
-    (tmp_path / "q.csv").write_text("x\n1\n")
-    assert main(["predict", str(tmp_path / "bands"), str(tmp_path / "q.csv")]) == 0
-    lines = list(csv.reader(capsys.readouterr().out.splitlines()))
-    assert lines[0] == ["row", "answer", "outcome", "low", "high"]
-    assert 1 < float(lines[1][4]) == -float(lines[1][3]) < 3
+    assert run_json("predict sets q.csv")["sets"] == [["ill"], ["well"]]
 
 
 def write_costs(path, rows, seed):
@@ -591,94 +554,86 @@ def write_costs(path, rows, seed):
     return path
 
 
-def test_from_a_table_to_served_intervals_on_the_command_line(tmp_path, capsys):
-    private, held = write_costs(tmp_path / "a.csv", 6000, 1), write_costs(tmp_path / "b.csv", 2000, 2)
+def test_from_a_table_to_served_intervals_on_the_command_line(tmp_path, capsys, monkeypatch, run_json):
+    monkeypatch.chdir(tmp_path)
+    write_costs(tmp_path / "a.csv", 6000, 1)
+    write_costs(tmp_path / "b.csv", 2000, 2)
     public = pandas.read_csv(write_costs(tmp_path / "p.csv", 500, 3)).drop(columns="cost")
     public.to_csv(tmp_path / "p.csv", index=False)
-    fit = ["fit", "linear", private, "--label", "cost", "--bounds", "0,250", "--public", tmp_path / "p.csv"]
-    assert main([*map(str, fit), "--epsilon", "2", "--out", str(tmp_path / "line"), "--json"]) == 0
-    bill = json.loads(capsys.readouterr().out)
+    bill = run_json("fit linear a.csv --label cost --bounds 0,250 --public p.csv --epsilon 2 --out line")
     assert bill["label"] == "cost"
     assert "classes" not in bill
-    told = ["fit", "conformal", held, "--model", tmp_path / "line", "--label", "cost", "--out", tmp_path / "bands"]
-    assert main([*map(str, told), "--json"]) == 1
+    fit = "fit conformal b.csv --model line --label cost --out bands"
+    assert main(fit.split()) == 1
     assert "largest_error must be a public number" in capsys.readouterr().err
-    assert main([*map(str, told), "--largest-error", "1000", "--json"]) == 0
-    bill = json.loads(capsys.readouterr().out)
+    bill = run_json(f"{fit} --largest-error 1000")
     assert (bill["label"], bill["units"], bill["delta"]) == ("cost", 2000, 0.0)
     assert 7 < bill["width"] < 16  # 1.645 * 5 is what the noise of the costs alone asks for
-    queries = tmp_path / "q.csv"
-    queries.write_text("age,ward,cost\n50,west,9\n30,east,\n")
-    assert main(["predict", str(tmp_path / "bands"), str(queries)]) == 0
-    lines = list(csv.reader(capsys.readouterr().out.splitlines()))
-    assert lines[0] == ["row", "answer", "outcome", "low", "high"]
-    assert [float(line[3]) < truth < float(line[4]) for line, truth in zip(lines[1:], (130, 60), strict=True)] == [
-        True
-    ] * 2
-    bands = load(tmp_path / "bands")
-    served = Model.of_published("bands", bands, schema=schema_of(tmp_path / "bands"))
+    (tmp_path / "q.csv").write_text("age,ward,cost\n50,west,9\n30,east,\n")
+    assert main(["predict", "bands", "q.csv"]) == 0
+    header, *lines = csv.reader(capsys.readouterr().out.splitlines())
+    assert header == ["row", "answer", "outcome", "low", "high"]
+    assert all(float(line[3]) < truth < float(line[4]) for line, truth in zip(lines, (130, 60), strict=True))
+    served = Model.of_published("bands", load("bands"), schema=schema_of("bands"))
     assert [tensor.name for tensor in served.inputs.tensors] == ["age", "ward"]
     assert [tensor.name for tensor in served.outputs.tensors] == ["value", "low", "high"]
 
 
 @pytest.mark.parametrize("frames", [False, True])
-def test_a_regression_saved_from_python_has_intervals_by_the_command_line(frames, tmp_path, capsys):
+def test_a_regression_saved_from_python_has_intervals_by_the_command_line(frames, tmp_path, monkeypatch, run_json):
+    monkeypatch.chdir(tmp_path)
     table = pandas.read_csv(write_costs(tmp_path / "a.csv", 4000, 1))
     rows = table[["age", "ward"]] if frames else table[["age"]].to_numpy()
     model = PrivateLinearRegression(epsilon=4.0, bounds=(0, 250)).fit(rows, table["cost"], public=rows[:400])
-    save(model, tmp_path / "line")
+    save(model, "line")
     held = pandas.read_csv(write_costs(tmp_path / "b.csv", 2000, 2))[["cost", "ward", "age"]]
     held.insert(0, "patient", np.arange(2000) // 2)
-    held.to_csv(tmp_path / "b.csv", index=False)
-    told = ["fit", "conformal", tmp_path / "b.csv", "--model", tmp_path / "line", "--label", "cost"]
-    told += ["--groups", "patient", "--largest-error", "1e3", "--out", tmp_path / "bands", "--json"]
-    if not frames:
-        told += ["--leave-out", "ward"]
-    assert main([str(part) for part in told]) == 0
-    bill = json.loads(capsys.readouterr().out)
+    held.to_csv("b.csv", index=False)
+    fit = "fit conformal b.csv --model line --label cost --groups patient --largest-error 1e3 --out bands"
+    bill = run_json(fit if frames else f"{fit} --leave-out ward")
     assert (bill["units"], bill["privacy_unit"]) == (1000, "person")
     assert 8 < bill["width"] < (25 if frames else 60)
     (tmp_path / "q.csv").write_text("age,ward\n50,west\n" if frames else "age\n50\n")
-    assert main(["predict", str(tmp_path / "bands"), str(tmp_path / "q.csv"), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["lows"][0] < 130 < told["highs"][0]
+    answered = run_json("predict bands q.csv")
+    assert answered["lows"][0] < 130 < answered["highs"][0]
 
 
 @pytest.mark.parametrize("kind", ["linear", "scikit-learn"])
 @pytest.mark.parametrize("frames", [False, True])
 @pytest.mark.parametrize("odd", ["secret", "1e999"])
-def test_no_value_of_a_private_file_is_refused_where_the_model_has_no_schema(kind, frames, odd, tmp_path, capsys):
+def test_no_value_of_a_private_file_is_refused_where_the_model_has_no_schema(
+    kind, frames, odd, tmp_path, monkeypatch, run_json
+):
+    monkeypatch.chdir(tmp_path)
     random = np.random.default_rng(4)
     X = pandas.DataFrame(random.normal(size=(600, 2)), columns=["a", "b"])
     y = (X.a > 0).astype(int)
     rows = X if frames else X.to_numpy()
     if kind == "linear":
-        save(PrivateLogisticRegression(epsilon=9.0, classes=[0, 1]).fit(rows, y, public=rows), tmp_path / "rule")
+        save(PrivateLogisticRegression(epsilon=9.0, classes=[0, 1]).fit(rows, y, public=rows), "rule")
     else:
         student = StudentClassifier(LogisticRegression(), epsilon=9.0, classes=[0, 1], teachers=50)
-        save(student.fit(rows, y, public=rows[:40]), tmp_path / "rule")
+        save(student.fit(rows, y, public=rows[:40]), "rule")
     held = X.assign(yes=y).astype(object)
     held.loc[7, "a"] = odd
-    held.to_csv(tmp_path / "held.csv", index=False)
-    assert main(["check", str(tmp_path / "rule"), str(tmp_path / "held.csv"), "--label", "yes", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["units"] == 600
+    held.to_csv("held.csv", index=False)
+    assert run_json("check rule held.csv --label yes")["units"] == 600
 
 
-def test_a_classifier_saved_from_python_has_sets_and_is_tested_by_the_command_line(tmp_path, capsys):
+def test_a_classifier_saved_from_python_has_sets_and_is_tested_by_the_command_line(
+    tmp_path, capsys, monkeypatch, run_json
+):
+    monkeypatch.chdir(tmp_path)
     random = np.random.default_rng(4)
     X = random.normal(size=(3000, 2))
     y = (X[:, 0] + random.logistic(size=3000) / 4 > 0).astype(float)
-    model = PrivateLogisticRegression(epsilon=4.0, classes=[0.0, 1.0]).fit(X, y, public=X[:300])
-    save(model, tmp_path / "rule")
+    save(PrivateLogisticRegression(epsilon=4.0, classes=[0.0, 1.0]).fit(X, y, public=X[:300]), "rule")
     table = pandas.DataFrame(random.normal(size=(2000, 2)), columns=["a", "b"])
-    table["yes"] = (table.a > 0).astype(int)
-    table.to_csv(tmp_path / "held.csv", index=False)
-    told = [str(tmp_path / "held.csv"), "--label", "yes", "--json"]
-    assert main(["fit", "conformal", *told, "--model", str(tmp_path / "rule"), "--out", str(tmp_path / "sets")]) == 0
-    assert json.loads(capsys.readouterr().out)["classes"] == [0.0, 1.0]
-    assert main(["check", str(tmp_path / "rule"), *told, "--max-error", "0.2"]) == 0
-    assert main(["fit", "conformal", *told, "--model", str(tmp_path / "rule"), "--out", str(tmp_path / "x"),
-                 "--largest-error", "1"]) == 1  # fmt: skip
+    table.assign(yes=(table.a > 0).astype(int)).to_csv("held.csv", index=False)
+    fit = "fit conformal held.csv --label yes --model rule"
+    assert run_json(f"{fit} --out sets")["classes"] == [0.0, 1.0]
+    run_json("check rule held.csv --label yes --max-error 0.2")
+    assert main([*fit.split(), "--out", "x", "--largest-error", "1"]) == 1
     assert "--largest-error does not apply to this model" in " ".join(capsys.readouterr().err.split())
 
 
@@ -703,7 +658,7 @@ class Rule(ClassifierMixin, BaseEstimator):
         return 256
 
 
-def test_types_that_are_named_are_trusted_by_every_command_that_asks_a_published_model(tmp_path, capsys):
+def test_types_that_are_named_are_trusted_by_every_command_that_asks_a_published_model(tmp_path, capsys, monkeypatch):
     random = np.random.default_rng(6)
     X = random.normal(size=(600, 2))
     y = np.where(X[:, 0] > 0, "yes", "no")
@@ -712,20 +667,19 @@ def test_types_that_are_named_are_trusted_by_every_command_that_asks_a_published
     save(student.set_params(classes=["no", "yes"]).fit(X, y, public=X[:30]), tmp_path / "rule", trusted=[name])
     table = pandas.DataFrame(X, columns=["a", "b"]).assign(y=y)
     table.to_csv(tmp_path / "t.csv", index=False)
-    held = [str(tmp_path / "t.csv"), "--label", "y", "--classes", "no,yes", "--json"]
-    first = ["--teachers", "400", "--dissents", "3", "--epsilon", "4"]
+    monkeypatch.chdir(tmp_path)
+    rows = "t.csv --label y --classes no,yes"
     commands = (
-        ["fit", "conformal", *held, "--model", str(tmp_path / "rule"), "--out"],
-        ["fit", "student-first", *held, "--student", str(tmp_path / "rule"), *first, "--out"],
-        ["check", str(tmp_path / "rule"), *held],
+        f"fit conformal {rows} --model rule --out sets",
+        f"fit student-first {rows} --student rule --teachers 400 --dissents 3 --epsilon 4 --out corrected",
+        f"check rule {rows}",
     )
-    for place, command in enumerate(commands):
-        out = [str(tmp_path / f"out{place}")] if command[-1] == "--out" else []
-        assert main([*command, *out]) == 1
+    for command in commands:
+        assert main(command.split()) == 1
         assert "Rule" in capsys.readouterr().err
-        assert main([*command, *out, "--trusted", name]) == 0
-        if out:
-            load(*out, trusted=[name])
+        assert main([*command.split(), "--trusted", name]) == 0
+    for folder in ("sets", "corrected"):
+        load(folder, trusted=[name])
 
 
 def test_the_command_line_refuses_what_is_not_published(tmp_path, capsys):

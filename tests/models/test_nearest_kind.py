@@ -1,6 +1,5 @@
 """Neighbours in a folder: what units have spent survives a crash, an old copy is refused, and the owner's commands."""
 
-import json
 import shutil
 import sqlite3
 
@@ -433,106 +432,90 @@ def test_one_process_at_a_time_has_the_units(tmp_path):
         load(folder)
 
 
-def test_the_commands_of_the_owner(tmp_path, capsys, monkeypatch):
+def write_rows(path, header, rows):
+    path.write_text(f"{header}\n" + "".join(",".join(map(str, row)) + "\n" for row in rows))
+
+
+def test_the_commands_of_the_owner(tmp_path, capsys, monkeypatch, run_json):
     monkeypatch.chdir(tmp_path)
-    rows = "".join(f"{a:.3f},{b:.3f},p{i},{'yes' if y else 'no'}\n" for i, (a, b, *_, y) in enumerate(np.c_[X, Y]))
-    (tmp_path / "records.csv").write_text("a,b,who,ill\n" + rows)
-    public = "".join(f"{a:.3f},{b:.3f},{'yes' if y else 'no'}\n" for a, b, *_, y in np.c_[X + 1e-3, Y][:300])
-    (tmp_path / "public.csv").write_text("a,b,ill\n" + public)
+    ill = np.where(Y, "yes", "no")
+    write_rows(tmp_path / "records.csv", "a,b,who,ill", [(*X[i, :2], f"p{i}", ill[i]) for i in range(3000)])
+    write_rows(tmp_path / "public.csv", "a,b,ill", [(*X[i, :2] + 1e-3, ill[i]) for i in range(300)])
     (tmp_path / "new.csv").write_text("a,b,who,ill\n3,3,q1,yes\n3,3,q1,yes\n-3,-3,q2,no\n")
     (tmp_path / "queries.csv").write_text("a,b\n3,3\n-3,-3\n")
-    fit = (
+    bill = run_json(
         "fit neighbours records.csv --label ill --groups who --public public.csv --records 3000 --epsilon 8 --out model"
     )
-    assert main([*fit.split(), "--json"]) == 0
-    bill = json.loads(capsys.readouterr().out)
     assert bill["privacy_unit"] == "person"
     assert bill["expected_right"] > 0.9
     assert bill["replaced_epsilon"] > 8
-    assert main(["neighbours", "insert", "model", "new.csv", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"inserted": 2, "names": ["q1", "q2"]}
+    assert run_json("neighbours insert model new.csv") == {"inserted": 2, "names": ["q1", "q2"]}
     assert main(["neighbours", "insert", "model", "new.csv"]) == 1
     assert "there already" in capsys.readouterr().err
     (tmp_path / "totals.csv").write_bytes("a;b;who;ill\n3;3;q\u00e9;yes\ntotal;;;\n".encode("utf-16"))
-    named = ["--encoding", "utf-16", "--separator", ";", "--skip-last", "1", "--json"]
-    assert main(["neighbours", "insert", "model", "totals.csv", *named]) == 0
-    assert json.loads(capsys.readouterr().out) == {"inserted": 1, "names": ["q\u00e9"]}
-    assert main(["neighbours", "forget", "model", "q1,p7", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"forgotten": 2}
-    assert main(["neighbours", "forgotten", "model", "--json"]) == 0
-    names = [one["name"] for one in json.loads(capsys.readouterr().out)["forgotten"]]
+    inserted = run_json("neighbours insert model totals.csv --encoding utf-16 --separator ; --skip-last 1")
+    assert inserted == {"inserted": 1, "names": ["q\u00e9"]}
+    assert run_json("neighbours forget model q1,p7") == {"forgotten": 2}
+    names = [entry["name"] for entry in run_json("neighbours forgotten model")["forgotten"]]
     assert len(set(names)) == 2
     assert not {"p7", "q1"} & set(names)  # hashes, which nobody without the folder's key can try names on
     assert main(["neighbours", "forgotten", "model"]) == 0
     assert capsys.readouterr().out.startswith(f"{names[0]}\t20")
-    assert main(["neighbours", "wear", "model", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["reports_left"] == 15
-    assert main(["predict", "model", "queries.csv", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["answers"] == ["yes", "no"]
-    assert told["budget_left_percent"] == 0
-    assert main(["predict", "model", "queries.csv", "--dry-run", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["may_be_refused"] == 0
+    assert run_json("neighbours wear model")["reports_left"] == 15
+    answered = run_json("predict model queries.csv")
+    assert (answered["answers"], answered["budget_left_percent"]) == (["yes", "no"], 0)
+    assert run_json("predict model queries.csv --dry-run")["may_be_refused"] == 0
     assert main(["neighbours", "forget", "public.csv", "p1"]) == 1
     assert "is not a model" in capsys.readouterr().err
 
 
-def test_the_command_that_inserts_takes_no_number_that_a_float_has_cut_short(tmp_path, capsys):
+def test_the_command_that_inserts_takes_no_number_that_a_float_has_cut_short(tmp_path, capsys, monkeypatch, run_json):
     """It would be a second name, with a budget of its own, for whom the fit knows by the whole number."""
+    monkeypatch.chdir(tmp_path)
     frame = pandas.DataFrame(X[:200, :2], columns=["a", "b"]).assign(ill=Y[:200])
-    frame.to_parquet(tmp_path / "public.parquet")
-    frame.assign(who=2**24 + 1 + np.arange(200)).to_parquet(tmp_path / "records.parquet")
-    told = ["--label", "ill", "--groups", "who", "--public", str(tmp_path / "public.parquet"), "--radius", "0.5"]
-    folder, late = str(tmp_path / "model"), str(tmp_path / "late.parquet")
-    assert main(["fit", "neighbours", str(tmp_path / "records.parquet"), *told, "--votes", "3", "--out", folder]) == 0
+    frame.to_parquet("public.parquet")
+    frame.assign(who=2**24 + 1 + np.arange(200)).to_parquet("records.parquet")
+    fit = "fit neighbours records.parquet --label ill --groups who --public public.parquet --radius 0.5 --votes 3"
+    run_json(f"{fit} --out model")
     for number in (2**24 + 1, 7):  # refused by the type of the column alone
-        frame[:1].assign(who=np.array([number], dtype=np.float32)).to_parquet(late)
-        capsys.readouterr()
-        assert main(["neighbours", "insert", folder, late]) == 1
+        frame[:1].assign(who=np.array([number], dtype=np.float32)).to_parquet("late.parquet")
+        assert main(["neighbours", "insert", "model", "late.parquet"]) == 1
         assert "must not be 16- or 32-bit floats" in capsys.readouterr().err
     for who, name in ((np.array([7.5]), "7.5"), (pandas.Categorical([2.0**53]), str(2**53)), (np.array([7.0]), "7")):
-        frame[:1].assign(who=who).to_parquet(late)
-        assert main(["neighbours", "insert", folder, late, "--json"]) == 0
-        assert json.loads(capsys.readouterr().out)["names"] == [name]
+        frame[:1].assign(who=who).to_parquet("late.parquet")
+        assert run_json("neighbours insert model late.parquet")["names"] == [name]
 
 
-def test_a_plan_and_a_regressor_by_the_command_line(tmp_path, capsys, monkeypatch):
+def test_a_plan_and_a_regressor_by_the_command_line(tmp_path, capsys, monkeypatch, run_json):
     monkeypatch.chdir(tmp_path)
-    rows = "".join(f"{a:.3f},{b:.3f},p{i},{100 + 20 * a:.1f}\n" for i, (a, b, *_) in enumerate(X))
-    (tmp_path / "records.csv").write_text("a,b,who,cost\n" + rows)
-    (tmp_path / "public.csv").write_text(
-        "a,b,cost\n" + "".join(f"{a:.3f},{b:.3f},{100 + 20 * a}\n" for a, b, *_ in X[:400])
+    write_rows(
+        tmp_path / "records.csv", "a,b,who,cost", [(*X[i, :2], f"p{i}", 100 + 20 * X[i, 0]) for i in range(3000)]
     )
+    write_rows(tmp_path / "public.csv", "a,b,cost", [(*X[i, :2], 100 + 20 * X[i, 0]) for i in range(400)])
     (tmp_path / "new.csv").write_text("a,b,who,cost\n3,3,q1,oops\n")
     (tmp_path / "queries.csv").write_text("a,b\n3,3\n-3,-3\n")
-    plan = "neighbours plan public.csv --label cost --bounds 0,200 --records 3000 --queries 50 --epsilon 8"
-    assert main([*plan.split(), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["feasible"]
-    assert 0 < told["error"] < 60
-    assert main(plan.split()) == 0
+    command = "neighbours plan public.csv --label cost --bounds 0,200 --records 3000 --queries 50 --epsilon 8"
+    plan = run_json(command)
+    assert plan["feasible"]
+    assert 0 < plan["error"] < 60
+    assert main(command.split()) == 0
     assert "off by" in capsys.readouterr().out
     fit = "fit neighbours records.csv --label cost --groups who --public public.csv --bounds 0,200 --records 3000"
-    assert main([*fit.split(), "--queries", "50", "--epsilon", "8", "--out", "model", "--json"]) == 0
-    bill = json.loads(capsys.readouterr().out)
-    assert bill["expected_error"] == pytest.approx(told["error"], rel=0.2)
-    assert main(["neighbours", "insert", "model", "new.csv", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"inserted": 1, "names": ["q1"]}
-    assert main(["predict", "model", "queries.csv", "--json"]) == 0
-    high, low = json.loads(capsys.readouterr().out)["answers"]
+    bill = run_json(f"{fit} --queries 50 --epsilon 8 --out model")
+    assert bill["expected_error"] == pytest.approx(plan["error"], rel=0.2)
+    assert run_json("neighbours insert model new.csv") == {"inserted": 1, "names": ["q1"]}
+    high, low = run_json("predict model queries.csv")["answers"]
     assert high - low > 40
     assert main([*fit.split(), "--scores", "--out", "other"]) == 1
     assert "--bounds and --scores do not go together" in capsys.readouterr().err
 
 
-def test_scores_by_the_command_line(tmp_path, capsys, monkeypatch):
+def test_scores_by_the_command_line(tmp_path, monkeypatch, run_json):
     monkeypatch.chdir(tmp_path)
-    table = "a,b,ill\n" + "".join(f"{a:.3f},{b:.3f},{'yes' if y else 'no'}\n" for a, b, *_, y in np.c_[X, Y])
-    (tmp_path / "records.csv").write_text(table)
+    write_rows(tmp_path / "records.csv", "a,b,ill", zip(*X[:, :2].T, np.where(Y, "yes", "no"), strict=True))
     (tmp_path / "queries.csv").write_text("a,b\n3,3\n-3,-3\n")
     fit = "fit neighbours records.csv --label ill --classes no,yes --radius 0.5 --votes 9 --metric cosine --scores"
-    assert main([*fit.split(), "--epsilon", "8", "--out", "model", "--json"]) == 0
-    assert main(["predict", "model", "queries.csv", "--json"]) in (0, 1)
-    told = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert told["answers"] == ["yes", "no"]
-    assert told["scores"][0][1] > 0.8 > 0.2 > told["scores"][1][1]
+    run_json(f"{fit} --epsilon 8 --out model")
+    answered = run_json("predict model queries.csv")
+    assert answered["answers"] == ["yes", "no"]
+    assert answered["scores"][0][1] > 0.8 > 0.2 > answered["scores"][1][1]

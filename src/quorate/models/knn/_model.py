@@ -64,8 +64,7 @@ class NeighbourModel(SessionModel, ABC):
             anchors = anchors_of(public, self.space_)
             self.kernel_ = Kernel(shape=self.kernel, top=TOP, anchors=anchors, rank=rank_of(share, len(anchors)))
         self.unit_ = "row" if groups is None else "person"
-        self.epsilon_, self.delta_ = self.terms_.epsilon, self.terms_.delta
-        self.open(Budget(epsilon=self.epsilon_, delta=self.delta_, slack=0.0))
+        self.open(Budget(epsilon=self.terms_.epsilon, delta=self.terms_.delta, slack=0.0))
         try:
             self.session_.insert(rows, y, groups)
         except BaseException:
@@ -97,7 +96,6 @@ class NeighbourModel(SessionModel, ABC):
         anchors = arrays["anchors"].astype(np.float32) if len(arrays["anchors"]) else None
         model.kernel_ = Kernel(**values["kernel"], anchors=anchors)
         model.plan_ = None if values["plan"] is None else Plan.from_dict(values["plan"])
-        model.epsilon_, model.delta_ = model.terms_.epsilon, model.terms_.delta
         ledger = state.home.ledger
         model.open(ledger.budget(lease=state.home.lease), ledger=ledger, path=state.home.path / cls.own_files[0])
         return model
@@ -112,7 +110,7 @@ class NeighbourModel(SessionModel, ABC):
 
     def open(self, budget: Budget, *, ledger: Any = None, path: Any = None) -> None:
         """Open the session, with no units, or with those in the file at this path."""
-        ballot = self.ballot()
+        ballot, self.epsilon_, self.delta_ = self.ballot(), self.terms_.epsilon, self.terms_.delta
         units = Units(
             self.kernel_,
             capacity=self.terms_.capacity,

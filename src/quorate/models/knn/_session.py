@@ -68,15 +68,16 @@ class Nearby:
             self.file.keep_spends(self.units.spends())  # proof: step 8
         return Answers(labels=release_counts(ballots, self._answers), spent=Cost(0.0))
 
-    def report(self) -> tuple[int, int]:
-        """Release how many units can vote and how many are worn out, both with noise, times `terms.reported`."""
-        if self.reports >= self.terms.reports:
-            raise InvalidInput(f"all {self.terms.reports} reports of wear that the fit has paid for were drawn")
+    def report(self) -> "Wear":
+        """Release how many units can vote and how many are worn out, both with noise."""
+        terms = self.terms
+        if self.reports >= terms.reports:
+            raise InvalidInput(f"all {terms.reports} reports of wear that the fit has paid for were drawn")
         self.reports += 1  # proof: step 4
         if self.file is not None:
             self.file.keep_reports(self.reports)
-        voting, worn = release_counts(self.units.worn(self.terms.reported), self._noisy)[0].tolist()
-        return voting, worn
+        voting, worn = (release_counts(self.units.worn(terms.reported), self._noisy)[0] / terms.reported).tolist()
+        return Wear(voting, worn, terms.scale / terms.reported, terms.reports - self.reports)
 
     def close(self) -> None:
         """Do nothing: all of it is in this process, and the session lets go of the file."""
@@ -178,10 +179,7 @@ class NeighbourSession(Session):
     def wear(self) -> Wear:
         """Release an estimate of wear, which the fit has paid for."""
         with self._changing():
-            terms = self.answerer.terms
-            voting, worn = (count / terms.reported for count in self.answerer.report())
-            reports_left = terms.reports - self.answerer.reports
-            return Wear(voting, worn, terms.scale / terms.reported, reports_left)
+            return self.answerer.report()
 
     def keep_in(self, path: Path) -> None:
         """Write units and what they have spent to a new file, and keep it up to date from now on."""

@@ -69,7 +69,7 @@ class UnitFile:
         with file._change() as connection:
             for table in _TABLES:
                 connection.execute(table)
-            file._spend(connection, _spend_bytes(units.spends()))
+            file._spend(connection, units.spends())
             file._add(
                 (number, name, at, *((None, None) if at is not None else _row_bytes(*row)))
                 for number, name, at, row in units.rows()
@@ -124,7 +124,7 @@ class UnitFile:
         """Keep what each unit has spent, before anything is drawn for it: all of it, so that no write says who paid."""
         with self._change() as connection:
             connection.execute("DELETE FROM spends")  # SQLite writes only the pages that an update changes; step 9
-            self._spend(connection, _spend_bytes(spends))
+            self._spend(connection, spends)
 
     def keep_reports(self, reports: int) -> None:
         """Keep how many reports of wear were drawn, before the next one is."""
@@ -178,8 +178,9 @@ class UnitFile:
             self.close()
             raise
 
-    def _spend(self, connection: sqlite3.Connection, packed: bytes) -> None:
+    def _spend(self, connection: sqlite3.Connection, spends: Integers) -> None:
         """Write what units have spent, with its tag for the sum."""
+        packed = spends.astype("<i8").tobytes()
         connection.execute("INSERT INTO spends VALUES (?)", (packed,))
         self._amounts = self._tag("spends", packed)
 
@@ -280,10 +281,6 @@ def _insert_records(units: Units, rows: Sequence[tuple[Any, ...]], features: int
 
 def _row_bytes(points: Points, codes: Integers) -> tuple[bytes, bytes]:
     return points.astype("<i2").tobytes(), codes.astype("<i8").tobytes()
-
-
-def _spend_bytes(spends: Integers) -> bytes:
-    return spends.astype("<i8").tobytes()
 
 
 def change_key(number: int) -> bytes:
