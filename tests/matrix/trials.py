@@ -1,9 +1,6 @@
 """Runs on a tape: fitted and asked on one table, or fed with arrivals through the end of a phase."""
 
-import contextlib
-import os
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,6 +9,7 @@ import numpy as np
 from matrix.containers import Container
 from matrix.subjects import Subject, Table, base_table
 from matrix.watch import Stage, Watch, files_of, shown, told, watched
+from planted.states import quiet_folder
 from quorate.core.ballots import release_counts
 from quorate.core.errors import BudgetSpent, InvalidInput, NoQuorum
 from quorate.models.saving import load, save
@@ -46,20 +44,6 @@ class Arrival(NamedTuple):
     own: bool = False
 
 
-@contextlib.contextmanager
-def _own_folder() -> Iterator[Path]:
-    """Yield a folder that goes with the run; marks of ledgers go there too."""
-    before = os.environ.get("QUORATE_STATE")
-    with tempfile.TemporaryDirectory() as home:
-        os.environ["QUORATE_STATE"] = str(Path(home) / "state")
-        try:
-            yield Path(home) / "model"
-        finally:
-            os.environ.pop("QUORATE_STATE")
-            if before is not None:
-                os.environ["QUORATE_STATE"] = before
-
-
 def _fit(case: Case, model: Any, table: Table, watch: Watch, *, person: bool, settings: dict[str, Any]) -> bool:
     """Fit on the tape, and take note of all that can be seen; return whether it was fitted."""
     subject = case.subject
@@ -90,7 +74,8 @@ def run_records(
 ) -> list[Stage]:
     """Fit on the table, write it where that is part of the case, and ask queries one by one."""
     model = case.unfitted()
-    with _own_folder() as folder, watched(case.seed, rejects=case.subject.rejects) as watch:
+    with quiet_folder() as home, watched(case.seed, rejects=case.subject.rejects) as watch:
+        folder = home / "model"
         if not _fit(case, model, table, watch, person=person, settings=settings or {}):
             return watch.stages
         if case.subject.phases:
@@ -153,7 +138,8 @@ def run_arrivals(
 ) -> list[Stage]:
     """Fit an everlasting classifier on the table, and let arrivals come until its second phase has begun."""
     model = case.unfitted()
-    with _own_folder() as folder, watched(case.seed, rejects=case.subject.rejects) as watch:
+    with quiet_folder() as home, watched(case.seed, rejects=case.subject.rejects) as watch:
+        folder = home / "model"
         if not _fit(case, model, table, watch, person=False, settings=settings or {}):
             return watch.stages
         watch.stages[0].may_change = 0  # the records are the same

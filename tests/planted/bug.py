@@ -48,6 +48,11 @@ class PlantedBug:
         return self.attack(twin, plays, seed) if is_game else self.attack(twin)
 
 
+def kind_bug(name: str, by: By, broken: Any, sound: Any, attack: Attack) -> PlantedBug:
+    """Return a bug whose twins are handed to the attack as they are: two classes, or two functions."""
+    return PlantedBug(name, by, lambda: broken, lambda: sound, attack)
+
+
 def twin_bug(name: str, by: By, broken: Any, sound: Any, attack: Attack, *values: Any, **settings: Any) -> PlantedBug:
     """Return a bug whose twins are two classes, or two functions, called with the same values and settings."""
     return PlantedBug(name, by, lambda: broken(*values, **settings), lambda: sound(*values, **settings), attack)

@@ -19,7 +19,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from threadpoolctl import ThreadpoolController
 
-from planted.bug import AnnouncingLock, Caught, PlantedBug, replaced
+from planted.bug import AnnouncingLock, Caught, PlantedBug, kind_bug, replaced
 from quorate.compute.ensemble.estimators import EstimatorTeachers
 from quorate.core import estimator_calls
 from quorate.core.estimator_calls import CALL, Calls, one_thread
@@ -217,7 +217,7 @@ def _hear_a_warning(quiet: Context) -> Caught:
 
 def _bug(name: str, by: Any, twins: tuple[Any, Any], attack: Callable[[Any], Caught]) -> PlantedBug:
     broken, sound = twins
-    return PlantedBug(name, by, lambda: broken, lambda: sound, attack)
+    return kind_bug(name, by, broken, sound, attack)
 
 
 CALLS = (

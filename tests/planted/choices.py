@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planted.attacks import CONFIDENCE, search
-from planted.bug import Caught, PlantedBug, twin_bug
+from planted.bug import Caught, kind_bug, twin_bug
 from quorate.auditing._choices import audit_choice
 from quorate.auditing._plays import SeededNoise
 from quorate.core.arrays import Integers
@@ -119,7 +119,7 @@ def attack_score(score: Callable[[Integers, Integers], int]) -> Caught:
 
 
 CHOICES = (
-    PlantedBug("score_of_both_sides", "enumeration", lambda: both_sides, lambda: misplaced, attack_score),
+    kind_bug("score_of_both_sides", "enumeration", both_sides, misplaced, attack_score),
     twin_bug("exponential_without_half", "game", ChoiceWithoutHalf, ExponentialChoice, attack_choice, epsilon=1.0),
     twin_bug(
         "weights_of_whole_epsilon",

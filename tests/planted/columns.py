@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from planted.bug import Caught, PlantedBug, replaced
+from planted.bug import Caught, kind_bug, replaced
 from quorate.auditing.replay import entropy_tape
 from quorate.core.mechanisms import NoisyVectors
 from quorate.core.privacy import Budget
@@ -114,11 +114,7 @@ def _waved(kind: type[FourierFeatures], _plays: int, seed: int) -> Caught:
 
 
 COLUMNS = (
-    PlantedBug(
-        "arrow_numbers_cut_short", "replay", lambda: _FloatsOfArrow, lambda: PrivateLogisticRegression, _of_arrow
-    ),
-    PlantedBug(
-        "crosses_of_private_rows", "replay", lambda: _CrossesThatMatter, lambda: PrivateLogisticRegression, _crossed
-    ),
-    PlantedBug("waves_of_the_batch", "replay", lambda: _WavesOfTheBatch, lambda: FourierFeatures, _waved),
+    kind_bug("arrow_numbers_cut_short", "replay", _FloatsOfArrow, PrivateLogisticRegression, _of_arrow),
+    kind_bug("crosses_of_private_rows", "replay", _CrossesThatMatter, PrivateLogisticRegression, _crossed),
+    kind_bug("waves_of_the_batch", "replay", _WavesOfTheBatch, FourierFeatures, _waved),
 )

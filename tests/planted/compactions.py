@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from planted.bug import Caught, PlantedBug
+from planted.bug import Caught, kind_bug
 from planted.states import quiet_folder
 from quorate.auditing.replay import entropy_tape
 from quorate.compute.ensemble import Ensemble
@@ -116,7 +116,7 @@ def lower_what_is_spent(kind: type[Ledger]) -> Caught:
 
 
 COMPACTIONS = (
-    PlantedBug("compaction_returns_leases", "state", lambda: ReturnsLeases, lambda: Ledger, compact_after_answers),
-    PlantedBug("compaction_frees_ids", "state", lambda: FreesIds, lambda: Ledger, ask_an_id_again),
-    PlantedBug("compaction_not_proved", "state", lambda: TrustsTheStore, lambda: Ledger, lower_what_is_spent),
+    kind_bug("compaction_returns_leases", "state", ReturnsLeases, Ledger, compact_after_answers),
+    kind_bug("compaction_frees_ids", "state", FreesIds, Ledger, ask_an_id_again),
+    kind_bug("compaction_not_proved", "state", TrustsTheStore, Ledger, lower_what_is_spent),
 )

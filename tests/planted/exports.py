@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from planted.bug import Caught, PlantedBug
+from planted.bug import Caught, kind_bug
 from planted.states import quiet_folder
 from quorate.core.ledger import Ledger, export_entries
 from quorate.core.ledger._requests import answer_row, pack, request_row
@@ -62,4 +62,4 @@ def _guesses(callers: tuple[str, ...], place: int) -> Iterator[str]:
             yield hashlib.sha256(b"".join(rows)).hexdigest()
 
 
-EXPORTS = (PlantedBug("export_can_be_guessed", "state", lambda: export_as_kept, lambda: export_entries, guess_answers),)
+EXPORTS = (kind_bug("export_can_be_guessed", "state", export_as_kept, export_entries, guess_answers),)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planted.bug import Caught, PlantedBug
+from planted.bug import Caught, kind_bug
 from planted.neighbour_games import (
     BALLOT,
     QUERIES,
@@ -204,13 +204,13 @@ def _replied(answerer: Nearby) -> int:
 
 
 FILTERS = (
-    PlantedBug("refund_on_forget", "enumeration", lambda: _RefundOnForget, lambda: Units, _moved),
-    PlantedBug("name_of_another", "enumeration", lambda: _NumbersAsNames, lambda: Units, _moved_by_names),
-    PlantedBug("stale_copy_on_device", "state", lambda: _StaleCopy, lambda: DeviceCounter, _left_on_device),
-    PlantedBug("votes_of_the_worn", "enumeration", lambda: _VotesOfTheWorn, lambda: Units, _moved),
-    PlantedBug("charged_together", "enumeration", lambda: _ChargedTogether, lambda: Units, _moved),
-    PlantedBug("one_price_for_targets", "enumeration", lambda: _OnePrice, lambda: Units, _moved_by_targets),
-    PlantedBug("pays_for_one_of_a_group", "enumeration", lambda: _PaysForOneOfAGroup, lambda: Units, _moved_in_batches),
-    PlantedBug("quiet_class", "replay", lambda: _QuietClass, lambda: Nearby, _silent),
-    PlantedBug("refuses_for_the_worn", "replay", lambda: _RefusesForTheWorn, lambda: Nearby, _seen),
+    kind_bug("refund_on_forget", "enumeration", _RefundOnForget, Units, _moved),
+    kind_bug("name_of_another", "enumeration", _NumbersAsNames, Units, _moved_by_names),
+    kind_bug("stale_copy_on_device", "state", _StaleCopy, DeviceCounter, _left_on_device),
+    kind_bug("votes_of_the_worn", "enumeration", _VotesOfTheWorn, Units, _moved),
+    kind_bug("charged_together", "enumeration", _ChargedTogether, Units, _moved),
+    kind_bug("one_price_for_targets", "enumeration", _OnePrice, Units, _moved_by_targets),
+    kind_bug("pays_for_one_of_a_group", "enumeration", _PaysForOneOfAGroup, Units, _moved_in_batches),
+    kind_bug("quiet_class", "replay", _QuietClass, Nearby, _silent),
+    kind_bug("refuses_for_the_worn", "replay", _RefusesForTheWorn, Nearby, _seen),
 )

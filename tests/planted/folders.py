@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from sklearn.dummy import DummyClassifier
 
-from planted.bug import Caught, PlantedBug, replaced
+from planted.bug import Caught, kind_bug, replaced
 from planted.states import quiet_folder
 from quorate.core.errors import InvalidInput
 from quorate.core.ledger import LedgerView
@@ -153,12 +153,8 @@ def compare_with_claim(told: Told) -> Caught:
 
 
 FOLDERS = (
-    PlantedBug(
-        "account_told_for_the_claim", "state", lambda: view_of_account, lambda: whole_spending, compare_with_claim
-    ),
-    PlantedBug(
-        "categories_of_private_rows", "state", lambda: _with_private_categories, lambda: _read_rows, read_categories
-    ),
-    PlantedBug("types_of_private_rows", "state", lambda: _with_private_types, lambda: _read_rows, read_types),
-    PlantedBug("schema_without_hash", "state", lambda: any_schema_of, lambda: schema_of, swap_categories),
+    kind_bug("account_told_for_the_claim", "state", view_of_account, whole_spending, compare_with_claim),
+    kind_bug("categories_of_private_rows", "state", _with_private_categories, _read_rows, read_categories),
+    kind_bug("types_of_private_rows", "state", _with_private_types, _read_rows, read_types),
+    kind_bug("schema_without_hash", "state", any_schema_of, schema_of, swap_categories),
 )

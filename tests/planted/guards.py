@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planted.bug import AnnouncingLock, Caught, PlantedBug, replaced, twin_bug
+from planted.bug import AnnouncingLock, Caught, PlantedBug, kind_bug, replaced, twin_bug
 from quorate.auditing._plays import SeededNoise
 from quorate.core.errors import BudgetSpent, InvalidInput
 from quorate.core.mechanisms import Quorum
@@ -302,7 +302,7 @@ def _law(scheme: PureStable, points: NDArray[np.float64]) -> Fraction:
 
 
 GUARDS = (
-    PlantedBug("cutoff_without_lock", "state", lambda: CountsLater, lambda: CutoffRun, admit_at_once),
+    kind_bug("cutoff_without_lock", "state", CountsLater, CutoffRun, admit_at_once),
     PlantedBug(
         "resume_skips_opening",
         "state",
@@ -311,12 +311,6 @@ GUARDS = (
         resume_on_a_fresh_budget,
     ),
     twin_bug("order_assigned_after_opening", "state", OrderCanBeSet, Budget, lower_the_order, epsilon=1.0, delta=1e-6),
-    PlantedBug("reservation_forged", "state", lambda: TakesAnyRefund, lambda: Budget, forge_refunds),
-    PlantedBug(
-        "failed_class_without_flip",
-        "enumeration",
-        lambda: AnswersOutsideTheFlip,
-        lambda: PureStable,
-        fail_on_one_record,
-    ),
+    kind_bug("reservation_forged", "state", TakesAnyRefund, Budget, forge_refunds),
+    kind_bug("failed_class_without_flip", "enumeration", AnswersOutsideTheFlip, PureStable, fail_on_one_record),
 )

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
-from planted.bug import Caught, PlantedBug, replaced, replacement_bug, twin_bug
+from planted.bug import Caught, kind_bug, replaced, replacement_bug, twin_bug
 from planted.quantile_laws import least_coverage, worst_quantile_loss
 from quorate.auditing.replay import entropy_tape
 from quorate.compute.ensemble import deal_units
@@ -159,6 +159,6 @@ HELD_OUT = (
         units=12,
         rank=12,
     ),
-    PlantedBug("grid_of_held_out_errors", "replay", lambda: GridOfErrors, lambda: ConformalRegressor, replay_grid),
-    PlantedBug("check_counts_every_row", "replay", lambda: every_row, lambda: first_row, replay_check),
+    kind_bug("grid_of_held_out_errors", "replay", GridOfErrors, ConformalRegressor, replay_grid),
+    kind_bug("check_counts_every_row", "replay", every_row, first_row, replay_check),
 )

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from planted.bug import Caught, PlantedBug, replaced, replacement_bug
+from planted.bug import Caught, kind_bug, replaced, replacement_bug
 from planted.neighbour_games import BALLOT, QUERIES, game_terms, game_units
 from planted.states import quiet_folder
 from quorate.core.arrays import Integers
@@ -222,10 +222,10 @@ def _said_of_a_record(twin: Twin) -> Caught:
 
 
 KEPT_UNITS = (
-    PlantedBug("unmarked_units", "state", lambda: _UnmarkedUnits, lambda: UnitFile, _rolled_back),
-    PlantedBug("writes_what_changed", "state", lambda: _WritesWhatChanged, lambda: UnitFile, _written),
-    PlantedBug("log_of_the_forgotten", "state", lambda: _KeepsTheLog, lambda: UnitFile, _forgotten_on_disk),
-    PlantedBug("refuses_the_whole_list", "state", lambda: _RefusesTheList, lambda: NeighbourSession, _kept_out),
+    kind_bug("unmarked_units", "state", _UnmarkedUnits, UnitFile, _rolled_back),
+    kind_bug("writes_what_changed", "state", _WritesWhatChanged, UnitFile, _written),
+    kind_bug("log_of_the_forgotten", "state", _KeepsTheLog, UnitFile, _forgotten_on_disk),
+    kind_bug("refuses_the_whole_list", "state", _RefusesTheList, NeighbourSession, _kept_out),
     replacement_bug(
         "second_name_of_a_unit", "state", (session_module, "lasting_names"), _name_as_written, _named_in_two_ways
     ),

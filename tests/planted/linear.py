@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planted.bug import Caught, PlantedBug
+from planted.bug import Caught, PlantedBug, kind_bug
 from quorate.auditing.replay import entropy_tape
 from quorate.core.mechanisms import NoisyVectors
 from quorate.core.privacy import Budget
@@ -160,25 +160,15 @@ def _moment_replayed(sums: type[PrivateSums], _plays: int, seed: int) -> Caught:
 
 
 def _bug(name: str, broken: type[PrivateSums]) -> PlantedBug:
-    return PlantedBug(name, "replay", lambda: broken, lambda: PrivateSums, _replayed)
+    return kind_bug(name, "replay", broken, PrivateSums, _replayed)
 
 
 LINEAR = (
     _bug("row_clipped_for_person", _EveryRowClipped),
     _bug("private_clipping", _ClippedToTheLongest),
     _bug("entrywise_clipping", _OneColumnAtATime),
-    PlantedBug(
-        "moment_of_every_row",
-        "replay",
-        lambda: _MomentOfEveryRow,
-        lambda: PrivateSums,
-        _moment_replayed,
-    ),
-    PlantedBug(
-        "means_measured_again_for_nothing",
-        "enumeration",
-        lambda: _MeasuredAgainForNothing,
-        lambda: NoisyVectors,
-        _measured_again,
+    kind_bug("moment_of_every_row", "replay", _MomentOfEveryRow, PrivateSums, _moment_replayed),
+    kind_bug(
+        "means_measured_again_for_nothing", "enumeration", _MeasuredAgainForNothing, NoisyVectors, _measured_again
     ),
 )

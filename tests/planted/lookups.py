@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planted.bug import Caught, PlantedBug
+from planted.bug import Caught, kind_bug
 from quorate.core.arrays import Floats
 from quorate.core.errors import InvalidInput
 from quorate.tables import Category, Number, QueryEncoder, Schema
@@ -90,8 +90,4 @@ def _sent(encoder: QueryEncoder, towns: list[str]) -> None:
         pass
 
 
-LOOKUPS = (
-    PlantedBug(
-        "texts_remembered_for_all", "state", lambda: RemembersTexts, lambda: QueryEncoder, ask_after_another_caller
-    ),
-)
+LOOKUPS = (kind_bug("texts_remembered_for_all", "state", RemembersTexts, QueryEncoder, ask_after_another_caller),)

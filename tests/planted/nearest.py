@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from planted.bug import Caught, PlantedBug
+from planted.bug import Caught, kind_bug
 from planted.traced import neighbour_means
 from quorate.auditing._membership import attack_membership, make_targets, trace
 from quorate.auditing.replay import entropy_tape
@@ -56,6 +56,6 @@ def _inferred(make: type[NeighbourClassifier], _plays: int, seed: int) -> Caught
 
 
 NEAREST = (
-    PlantedBug("means_with_little_noise", "replay", lambda: _LoudRegressor, lambda: NeighbourRegressor, _traced),
-    PlantedBug("shares_with_little_noise", "replay", lambda: _LoudClassifier, lambda: NeighbourClassifier, _inferred),
+    kind_bug("means_with_little_noise", "replay", _LoudRegressor, NeighbourRegressor, _traced),
+    kind_bug("shares_with_little_noise", "replay", _LoudClassifier, NeighbourClassifier, _inferred),
 )

@@ -15,7 +15,7 @@ from matrix import run_case
 from matrix.containers import CONTAINERS
 from matrix.subjects import Subject
 from matrix.trials import Case
-from planted.bug import Caught, PlantedBug
+from planted.bug import Caught, PlantedBug, kind_bug
 from planted.small import Chunk, SmallClassifier
 
 
@@ -138,9 +138,7 @@ def in_the_matrix(kind: type[SmallClassifier], container: str, learner: str, uni
 
 
 def _bug(name: str, kind: type[SmallClassifier], *cell: str) -> PlantedBug:
-    return PlantedBug(
-        name, "replay", lambda: kind, lambda: SmallClassifier, lambda target: in_the_matrix(target, *cell)
-    )
+    return kind_bug(name, "replay", kind, SmallClassifier, lambda target: in_the_matrix(target, *cell))
 
 
 NEIGHBOURS = (

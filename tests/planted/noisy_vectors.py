@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planted.bug import Caught, PlantedBug
+from planted.bug import Caught, PlantedBug, kind_bug
 from quorate.auditing.replay import entropy_tape
 from quorate.core.mechanisms import NoisyVector, NoisyVectors
 from quorate.core.privacy import Budget
@@ -54,7 +54,7 @@ def _spent(vectors: type[NoisyVectors], _plays: int, seed: int) -> Caught:
 
 
 def _bug(name: str, broken: type[NoisyVectors]) -> PlantedBug:
-    return PlantedBug(name, "replay", lambda: broken, lambda: NoisyVectors, _spent)
+    return kind_bug(name, "replay", broken, NoisyVectors, _spent)
 
 
 NOISY_VECTORS = (

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import log_ndtr
 from sklearn.neighbors import KNeighborsClassifier
 
-from planted.bug import AnnouncingLock, Caught, PlantedBug, replaced, replacement_bug
+from planted.bug import AnnouncingLock, Caught, kind_bug, replaced, replacement_bug
 from planted.states import quiet_folder
 from quorate.core.errors import BudgetSpent, InvalidInput
 from quorate.core.mechanisms.noisy_vector import NoisyVector
@@ -289,5 +289,5 @@ RELEASES = (
     replacement_bug(
         "account_takes_labels_alone", "state", (Account, "check_claim"), _takes_what_it_knows, publish_features
     ),
-    PlantedBug("month_drawn_by_two_threads", "state", lambda: _LetsOthersIn, lambda: GrowingRelease, draw_at_once),
+    kind_bug("month_drawn_by_two_threads", "state", _LetsOthersIn, GrowingRelease, draw_at_once),
 )

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from planted.bug import Caught, PlantedBug, replaced
+from planted.bug import Caught, PlantedBug, kind_bug, replaced
 from planted.states import quiet_folder
 from planted.thresholds import small_quorum
 from quorate.auditing.replay import entropy_tape
@@ -301,15 +301,11 @@ def end_of_an_uncounted_run(kind: type[Phase]) -> Caught:
 
 
 RESTARTS = (
-    PlantedBug("hypothesis_chosen_again", "state", lambda: ChoosesAgain, lambda: BallotsFirst, choose_after_restarts),
-    PlantedBug(
-        "threshold_redrawn_at_restart", "state", lambda: RedrawsThresholds, lambda: StudentFirst, open_after_restarts
-    ),
-    PlantedBug("count_measured_again", "state", lambda: MeasuresAgain, lambda: Proposals, measure_after_restarts),
+    kind_bug("hypothesis_chosen_again", "state", ChoosesAgain, BallotsFirst, choose_after_restarts),
+    kind_bug("threshold_redrawn_at_restart", "state", RedrawsThresholds, StudentFirst, open_after_restarts),
+    kind_bug("count_measured_again", "state", MeasuresAgain, Proposals, measure_after_restarts),
     PlantedBug("model_starts_anew", "state", StartsAnew, StartsFromLedger, dissent_after_restarts),
     PlantedBug("answers_forgotten", "state", ForgetsAnswers, StartsFromLedger, repeat_after_restarts),
-    PlantedBug(
-        "no_quorums_forgotten", "state", lambda: CountsFromZero, lambda: PhaseFolder, meet_no_quorums_after_restarts
-    ),
-    PlantedBug("run_ends_uncounted", "state", lambda: GoesOnUncounted, lambda: Phase, end_of_an_uncounted_run),
+    kind_bug("no_quorums_forgotten", "state", CountsFromZero, PhaseFolder, meet_no_quorums_after_restarts),
+    kind_bug("run_ends_uncounted", "state", GoesOnUncounted, Phase, end_of_an_uncounted_run),
 )

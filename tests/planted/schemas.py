@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from planted.bug import Caught, PlantedBug, replaced, replacement_bug
+from planted.bug import Caught, PlantedBug, kind_bug, replaced, replacement_bug
 from quorate.core.mechanisms import SparseHistogram
 from quorate.core.mechanisms.distributions import gaussian_pmf
 from quorate.tables import learned
@@ -201,7 +201,7 @@ _CELLS_PAID_ONCE = property(lambda self: 1 if self.is_open else 0)
 
 
 def _bug(name: str, kind: type[SparseHistogram], attack: Any, by: Any = "enumeration") -> PlantedBug:
-    return PlantedBug(name, by, lambda: kind, lambda: SparseHistogram, attack)
+    return kind_bug(name, by, kind, SparseHistogram, attack)
 
 
 SCHEMAS = (

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from planted.bug import Caught, PlantedBug
+from planted.bug import Caught, kind_bug
 from planted.states import quiet_folder
 from quorate.auditing.replay import entropy_tape
 from quorate.compute.ensemble import Ensemble
@@ -138,7 +138,7 @@ def ask_what_fails(kind: type[Ledger]) -> Caught:
 
 
 SHARES = (
-    PlantedBug("share_checked_by_worker", "state", lambda: CountsByWorker, lambda: Ledger, ask_in_two_workers),
-    PlantedBug("share_charged_afterwards", "state", lambda: ChargesAfterwards, lambda: Ledger, ask_meanwhile),
-    PlantedBug("failure_charged_nothing", "state", lambda: ForgivesFailures, lambda: Ledger, ask_what_fails),
+    kind_bug("share_checked_by_worker", "state", CountsByWorker, Ledger, ask_in_two_workers),
+    kind_bug("share_charged_afterwards", "state", ChargesAfterwards, Ledger, ask_meanwhile),
+    kind_bug("failure_charged_nothing", "state", ForgivesFailures, Ledger, ask_what_fails),
 )

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from planted.bug import Caught, PlantedBug
+from planted.bug import Caught, PlantedBug, kind_bug
 from planted.cards import accepts_authorities, come_signed, own_cards
 from planted.states import quiet_folder
 from quorate.compute.ensemble import Ensemble
@@ -274,12 +274,12 @@ SITES = (
         lambda: _shares(DistributedMax),
         sum_shares,
     ),
-    PlantedBug("mask_used_twice", "state", lambda: MasksTwice, lambda: Masks, subtract),
-    PlantedBug("mask_not_of_a_pair", "state", lambda: MasksOfSecretsAlone, lambda: Masks, copy_key),
-    PlantedBug("sums_refused_by_their_range", "state", lambda: refuse_lies, lambda: unmasked, move_ballots),
-    PlantedBug("site_charges_afterwards", "state", lambda: ChargesAfterwards, lambda: Site, look_at_charge),
-    PlantedBug("declaration_of_another", "state", lambda: LastDeclared, lambda: DeclaredSites, declare_twice),
-    PlantedBug("federation_as_a_site", "state", lambda: TakesAnyTeachers, lambda: Site, federate_twice),
+    kind_bug("mask_used_twice", "state", MasksTwice, Masks, subtract),
+    kind_bug("mask_not_of_a_pair", "state", MasksOfSecretsAlone, Masks, copy_key),
+    kind_bug("sums_refused_by_their_range", "state", refuse_lies, unmasked, move_ballots),
+    kind_bug("site_charges_afterwards", "state", ChargesAfterwards, Site, look_at_charge),
+    kind_bug("declaration_of_another", "state", LastDeclared, DeclaredSites, declare_twice),
+    kind_bug("federation_as_a_site", "state", TakesAnyTeachers, Site, federate_twice),
     # A card whose certificate does not say that it can sign no other: TLS lets in whoever it has signed.
     PlantedBug("card_of_an_authority", "state", accepts_authorities, own_cards, come_signed),
 )

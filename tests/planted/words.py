@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from planted.bug import Caught, PlantedBug
+from planted.bug import Caught, kind_bug
 from quorate.auditing.replay import entropy_tape
 from quorate.models.linear import PrivateLogisticRegression
 from quorate.tables.features import HashedColumns
@@ -44,4 +44,4 @@ def _replayed(model_type: type[PrivateLogisticRegression], _plays: int, seed: in
     return Caught("replay on neighbours", f"{said} whether one person used a rare one", found=found)
 
 
-WORDS = (PlantedBug("private_vocabulary", "replay", lambda: _WordsOfAll, lambda: PrivateLogisticRegression, _replayed),)
+WORDS = (kind_bug("private_vocabulary", "replay", _WordsOfAll, PrivateLogisticRegression, _replayed),)

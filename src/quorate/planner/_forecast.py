@@ -38,6 +38,7 @@ class VoteForecast:
     evidence: int | None
 
     @classmethod
+    @lru_cache(maxsize=16)  # one forecast for one guess, so that searches know it again
     def from_disagreement(cls, disagreement: float, *, classes: int) -> "VoteForecast":
         """Return the forecast of a guess: the mean share of teachers that vote against the plurality.
 

@@ -351,14 +351,8 @@ def _find_premise(task: Task, disagreement: Any, votes: Any, *, declared: bool) 
     if task.classes > 2:
         assumptions.append("all who disagree vote for one rival label, the worst case for more than two classes")
     assumptions.append("disagreement differs from query to query like a Beta law of concentration 4")
-    forecast = _guess(share, task.classes)
+    forecast = VoteForecast.from_disagreement(share, classes=task.classes)
     return task, _Premise(forecast, share, "assumed" if disagreement is None else "given", tuple(assumptions))
-
-
-@lru_cache(maxsize=16)
-def _guess(disagreement: float, classes: int) -> VoteForecast:
-    """Return the one forecast of this guess, by which what was searched before is known again."""
-    return VoteForecast.from_disagreement(disagreement, classes=classes)
 
 
 def _choose_teachers(
