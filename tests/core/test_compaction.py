@@ -58,7 +58,7 @@ def test_a_compaction_changes_neither_the_account_nor_an_answer(used, monkeypatc
         assert ledger.verify().sound
         after = ledger.state()
         assert (after.spent, after.keys, after.capacity) == (before.spent, before.keys, before.capacity)
-    assert count(ledger, "answer") == answers == ledger.answers_kept()
+    assert count(ledger, "answer") == answers == ledger.count_answers()
     session = session_of(open_ledger(*used))
     queries = [session.ask_all([Request(request_of(number).X)])[0].labels.tolist() for number in range(SPENT)]
     assert told == ask(session, *range(SPENT)) == queries
@@ -83,17 +83,17 @@ def test_answers_that_are_forgotten_are_paid_for_again_and_their_ids_are_refused
     session = session_of(open_ledger(*used))
     ask(session, 50)
     open_ledger(*used).compact(answers_days=0)
-    assert session.ledger.answers_kept() == SPENT + 1  # as many as were ever drawn
+    assert session.ledger.count_answers() == SPENT + 1  # as many as were ever drawn
     assert count(session.ledger, "answer") == 0
     (reply,) = session.ask_all([request_of(3)])
     assert isinstance(reply, IdReused)
     (reply,) = session.ask_all([Request(request_of(3).X, id="new", body=b"3")])
     assert not reply.refused.any()
-    assert session.ledger.answers_kept() == SPENT + 2
+    assert session.ledger.count_answers() == SPENT + 2
     session.close()
     assert units_spent(*used) == SPENT + 2
     open_ledger(*used).compact()
-    assert open_ledger(*used).answers_kept() == SPENT + 2
+    assert open_ledger(*used).count_answers() == SPENT + 2
     (reply,) = session_of(open_ledger(*used)).ask_all([request_of(3)])
     assert isinstance(reply, IdReused)
 
@@ -148,7 +148,7 @@ def test_wherever_it_is_interrupted_nothing_is_lost_or_given_back(tmp_path, monk
             number += 1
         again = open_ledger(path)  # reads and checks all of it
         assert again.state().spent == spent
-        assert again.answers_kept() == SPENT + 1
+        assert again.count_answers() == SPENT + 1
         compacted.add(again.state().compaction is not None)
         (reply,) = session.ask_all([request_of(3)])
         assert isinstance(reply, IdReused) if again.state().forgotten else reply.labels.tolist() == told[0]
@@ -190,7 +190,7 @@ def test_two_processes_compact_at_once(tmp_path, monkeypatch, days):
         ledger.compact(answers_days=None if number % 2 else days)
         ended, number = seen[0] <= number, number + 1
         again = open_ledger(path)
-        assert (again.answers_kept(), count(again, "entry"), units_spent(path)) == (SPENT, 1, spent)
+        assert (again.count_answers(), count(again, "entry"), units_spent(path)) == (SPENT, 1, spent)
         again.close_store()
     assert number > 5
 
@@ -376,7 +376,7 @@ def test_a_compacted_ledger_moves_and_is_restored(path, postgres_url):
     assert ask(session, 100, 101) == told
     (reply,) = session.ask_all([request_of(3)])
     assert isinstance(reply, IdReused)
-    assert moved.answers_kept() == SPENT + 2
+    assert moved.count_answers() == SPENT + 2
     moved.compact()
     assert moved.verify().sound
 

@@ -57,7 +57,7 @@ def test_a_compaction_that_is_killed_gives_nothing_back(store, kills, tmp_path, 
             os.kill(answers, signal.SIGKILL)
             assert os.waitpid(answers, 0)[1] in (signal.SIGKILL, 1 << 8)  # killed, or the budget was spent
         ledger = open_ledger(place, folder)  # reads and checks all of it
-        state, kept = ledger.state(), ledger.answers_kept()
+        state, kept = ledger.state(), ledger.count_answers()
         assert kept * (state.capacity[0] // UNITS) <= ledger.state().spent[0] <= state.capacity[0]
         if kill % 5 == 4:
             assert ask(session_of(ledger), *range(12)) == known
@@ -70,4 +70,4 @@ def test_a_compaction_that_is_killed_gives_nothing_back(store, kills, tmp_path, 
     compacted = ledger.compact()
     assert compacted.through > 10
     assert ledger.verify().sound
-    assert units_spent(place, folder) >= ledger.answers_kept()
+    assert units_spent(place, folder) >= ledger.count_answers()

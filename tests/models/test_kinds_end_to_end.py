@@ -291,11 +291,11 @@ def test_no_budget_is_overspent(name, stories):
     if hasattr(model, "spent_epsilon"):
         assert model.spent_epsilon() <= getattr(model, "epsilon_", 0.0)  # a stable model has no epsilon
     if name == "pure":  # every answer that was kept was paid for, and a crash gave none of it back
-        assert ledger.answers_kept() * model.epsilon_per_query_ <= view.spent.renyi * (1 + 1e-12)
-        assert ledger.answers_kept() <= model.queries
+        assert ledger.count_answers() * model.epsilon_per_query_ <= view.spent.renyi * (1 + 1e-12)
+        assert ledger.count_answers() <= model.queries
     if name == "stable":
         assert view.spent.renyi == 0
-        assert model.spent_delta() == min(1.0, model.stability_ * ledger.answers_kept())
+        assert model.spent_delta() == min(1.0, model.stability_ * ledger.count_answers())
     model.session_.close()
 
 

@@ -83,7 +83,7 @@ def test_readiness_is_true_and_nothing_is_answered_unpaid(folder, tmp_path, faul
     assert ledger.view().leases == ()
     session = load(folder).session_
     spent = ledger.state().spent[0] / to_quanta(session.answerer.row_cost())[0]
-    assert ledger.answers_kept() <= spent <= ledger.answers_kept() + 2 * (5 + 3)  # leases, and what was refused
+    assert ledger.count_answers() <= spent <= ledger.count_answers() + 2 * (5 + 3)  # leases, and what was refused
     session.close()
     ledger.close()
 

@@ -237,7 +237,7 @@ def _budget_warning(model: Any, rows: NDArray[np.float64], caller: str) -> str |
     """
     quote = model.cost(rows, caller=caller)
     planned = getattr(model, "queries", 0)
-    answered = model.session_.ledger.answers_kept()
+    answered = model.session_.ledger.count_answers()
     if isinstance(getattr(model, "mechanism_", None), ThresholdMechanism):
         if answered + quote.queries - quote.repeated <= planned:
             return None

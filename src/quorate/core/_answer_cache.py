@@ -85,7 +85,7 @@ class AnsweredRows:
         while extra >= len(parts[0]):
             extra, parts = extra - len(parts[0]), parts[1:]
         if extra:
-            parts = [parts[0].chosen(np.arange(len(parts[0])) >= extra), *parts[1:]]
+            parts = [parts[0].select(np.arange(len(parts[0])) >= extra), *parts[1:]]
         self._parts = parts
 
     def answers(self) -> Iterator[tuple[str, bytes, int]]:
@@ -115,7 +115,7 @@ class AnsweredRows:
         finally:  # also where this was interrupted
             answered = unknown & (labels != self._unknown)
             if answered.any():
-                self._parts = [*self._parts, batch if answered.all() else batch.chosen(answered)]
+                self._parts = [*self._parts, batch if answered.all() else batch.select(answered)]
 
     def _look_up(self, batch: "_Part") -> Integers:
         """Set the labels of these rows to what is known, and return them."""
@@ -133,7 +133,7 @@ class AnsweredRows:
         """
         parts = self._parts
         while len(parts) > _PARTS or (len(parts) > 1 and len(parts[-1]) // 8 <= len(parts[-2]) <= 2 * len(parts[-1])):
-            parts = [*parts[:-2], _Part.joined(parts[-2:])]
+            parts = [*parts[:-2], _Part.join(parts[-2:])]
         self._parts = parts
 
 
@@ -182,7 +182,7 @@ class _Part:
         return cls(rows, asked_by, np.empty(len(rows), dtype=np.int64), keys, shift)
 
     @classmethod
-    def joined(cls, parts: Sequence["_Part"]) -> "_Part":
+    def join(cls, parts: Sequence["_Part"]) -> "_Part":
         """Return the rows of two parts, in their order."""
         first, second = parts
         rows, asked_by, labels = (
@@ -199,7 +199,7 @@ class _Part:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def chosen(self, chosen: NDArray[np.bool_]) -> "_Part":
+    def select(self, chosen: NDArray[np.bool_]) -> "_Part":
         """Return some of the rows."""
         positions = self.places()
         mask = chosen[positions]

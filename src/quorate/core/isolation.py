@@ -47,12 +47,12 @@ def global_randomness() -> Iterator[Callable[[int], None]]:
         np.random.seed(value)  # noqa: NPY002
         random.seed(value)
 
-    with _generators, randomness_kept():
+    with _generators, keep_randomness():
         yield seed
 
 
 @contextmanager
-def randomness_kept() -> Iterator[None]:
+def keep_randomness() -> Iterator[None]:
     """Leave the global generators as they were found; threads may seed them in between, as teachers do."""
     with _generators:
         states = np.random.get_state(), random.getstate()  # noqa: NPY002

@@ -83,7 +83,7 @@ class Session:
         queries = set[bytes]() if memory else set(self._names(X))
         check_process("this model", self.process)
         with self._lock:  # what is being drawn is charged before it is kept, and would be counted twice
-            self._check_not_moved()
+            self._check_location()
             if memory is None:
                 new = len(queries) - len(self._memory.recall(caller, queries))
             else:
@@ -125,7 +125,7 @@ class Session:
         If there is no budget, `make` gets None, and its ledger's account is not charged.
         """
         with self._lock:
-            self._check_not_moved()
+            self._check_location()
             ledger = make(self.budget)
             self._moved = True
             self.answerer.move(ledger)
@@ -148,7 +148,7 @@ class Session:
             if self.ledger is not None:
                 self.ledger.close()
 
-    def _check_not_moved(self) -> None:
+    def _check_location(self) -> None:
         if self._moved:
             raise BudgetSpent("this model has moved into a folder, and its budget with it: ask the one that is there")
 
@@ -156,7 +156,7 @@ class Session:
         """Let nobody else be answered meanwhile, and return afterwards what was not used."""
         check_process("this model", self.process)
         with self._lock:
-            self._check_not_moved()
+            self._check_location()
             try:
                 return answer()
             finally:

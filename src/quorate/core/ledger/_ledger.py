@@ -282,7 +282,7 @@ class Ledger(Notes, Phases, KeyRing, Compacting):
         """Return what was chosen, as far as this process has seen the ledger, or None. `LOST` stands in an old copy."""
         return self.last_state().choice
 
-    def answers_kept(self) -> int:
+    def count_answers(self) -> int:
         """Return how many answers were ever kept: as many as were drawn and may have left."""
         with self.change() as change:
             statement = "SELECT count(*) FROM quorate_answer WHERE ledger = ? AND seq > ?"

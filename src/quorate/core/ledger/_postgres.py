@@ -121,7 +121,7 @@ class _Held:
     def get(self) -> "psycopg.Connection[Any] | None":
         return self._connection if self._process == process_identity() else None
 
-    def put(self, connection: "psycopg.Connection[Any]") -> None:
+    def hold(self, connection: "psycopg.Connection[Any]") -> None:
         self._connection, self._process = connection, process_identity()
 
     def drop_unless_idle(self) -> None:
@@ -233,7 +233,7 @@ class PostgresStore:
             except BaseException:
                 connection.close()
                 raise
-            self._held.put(connection)  # once all of it is checked
+            self._held.hold(connection)  # once all of it is checked
         return connection
 
     def _prepare(self, connection: "psycopg.Connection[Any]") -> None:

@@ -287,10 +287,15 @@ def _check_entries(store: Store, replay: Replay, run_mac: Callable[..., str]) ->
     return replay.result(problem)
 
 
+def _secrets(statements: Statements, ledger: str) -> dict[str, int]:
+    """Return the secret noises that are kept, by their names."""
+    rows = statements.run("SELECT name, value FROM quorate_secret WHERE ledger = ?", (ledger,))
+    return {name: int(value) for name, value in rows}
+
+
 def run_noises(statements: Statements, ledger: str) -> tuple[int, ...]:
     """Return the secret noises of open runs, in the order in which they were kept."""
-    rows = statements.run("SELECT name, value FROM quorate_secret WHERE ledger = ?", (ledger,))
-    noises = {name: int(value) for name, value in rows}
+    noises = _secrets(statements, ledger)
     return tuple(noises[name] for name in RUNS if name in noises)
 
 
@@ -301,10 +306,7 @@ def phase_mac(key: bytes, ledger: str, number: int, noises: Noises) -> str:
 
 def noises_of(statements: Statements, ledger: str) -> Noises | None:
     """Return the secret noises that are kept, or None where one is missing."""
-    noises = {
-        name: int(value)
-        for name, value in statements.run("SELECT name, value FROM quorate_secret WHERE ledger = ?", (ledger,))
-    }
+    noises = _secrets(statements, ledger)
     return (noises[NOISES[0]], noises[NOISES[1]]) if all(name in noises for name in NOISES) else None
 
 

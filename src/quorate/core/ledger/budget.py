@@ -162,8 +162,8 @@ class LeasedBudget(Budget):
                     waits = self._wait_for(change)
             if any(leased):  # and not before: only now is it on the disk
                 # Counted first: what an interrupt leaves counted and not at hand is lost, and never taken twice.
-                self._counted = self._counted[0] + leased[0], self._counted[1] + leased[1]
-                self._at_hand = self._at_hand[0] + leased[0], self._at_hand[1] + leased[1]
+                self._counted = _sum((self._counted, leased))
+                self._at_hand = _sum((self._at_hand, leased))
                 self._taken, self._used = change.at, time.monotonic()
             if not waits or time.monotonic() > end:
                 return
@@ -172,10 +172,10 @@ class LeasedBudget(Budget):
     def _leased(self, change: "Change", unit: Quanta, limit: int) -> Quanta:
         """Lease what is missing for `limit` units, or for as many as there are, and return how much that is."""
         state = change.state
-        remaining = [capacity - spent for capacity, spent in zip(state.capacity, state.spent, strict=True)]
+        remaining = state.capacity[0] - state.spent[0], state.capacity[1] - state.spent[1]
         unclaimed = self._unclaimed(change)
-        have = self._at_hand[0] + unclaimed[0], self._at_hand[1] + unclaimed[1]
-        payable = _times((remaining[0] + have[0], remaining[1] + have[1]), unit)
+        have = _sum((self._at_hand, unclaimed))
+        payable = _times(_sum((remaining, have)), unit)
         # Near the end a lease is small, so that nobody keeps what others need.
         rivals = len(state.leases.keys() - {self._name})
         share = _times(state.capacity, unit) // _SHARES
@@ -218,7 +218,7 @@ class LeasedBudget(Budget):
         What was counted stays counted while the ledger has the lease: some of it is used.
         """
         unclaimed = self._unclaimed(change)
-        renyi, slack = self._at_hand[0] + unclaimed[0], self._at_hand[1] + unclaimed[1]
+        renyi, slack = _sum((self._at_hand, unclaimed))
         self._at_hand = (0, 0)
         lease = change.state.leases.get(self._name)
         if lease is not None:  # or this process was taken for dead, and what it had out stays spent

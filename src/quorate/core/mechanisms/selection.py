@@ -206,11 +206,11 @@ class RandomStopping:
         def largest(weights: tuple[int, ...]) -> RandomStopping:
             mean = _mean(weights)
 
-            def made(trial_epsilon: float) -> RandomStopping:
+            def build(trial_epsilon: float) -> RandomStopping:
                 sized = trial.one_of(mean, epsilon=trial_epsilon, delta=delta)
                 return cls(candidates=candidates, weights=weights, trial=sized)
 
-            return largest_trial(made, epsilon=epsilon, delta=delta)
+            return largest_trial(build, epsilon=epsilon, delta=delta)
 
         possible = [largest(weights) for weights in laws if weights]
         enough = _ALIKE * max(stopping.trial.epsilon for stopping in possible)
@@ -378,11 +378,11 @@ class EveryCandidate:
         """Return the EveryCandidate whose trials have the largest epsilon that (epsilon, delta) pays for."""
         delta, candidates = check_delta(delta, zero=False), check_count("candidates", candidates)
 
-        def made(trial_epsilon: float) -> EveryCandidate:
+        def build(trial_epsilon: float) -> EveryCandidate:
             # half of delta for tail events: nothing to a Gaussian, a little to others, whose composition needs the rest
             return cls(candidates=candidates, trial=trial.one_of(2 * candidates, epsilon=trial_epsilon, delta=delta))
 
-        return largest_trial(made, epsilon=epsilon, delta=delta)
+        return largest_trial(build, epsilon=epsilon, delta=delta)
 
     @property
     def tried(self) -> float:

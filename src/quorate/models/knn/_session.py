@@ -200,7 +200,7 @@ class NeighbourSession(Session):
         """Keep queries out while units change; where the disk may not have what memory has, go on with neither."""
         check_process("this model", self.process)
         with self._lock:
-            self._check_not_moved()
+            self._check_location()
             file = self.answerer.file
             try:
                 yield file

@@ -244,7 +244,7 @@ class StableClassifier(ConceptClassifier):
         """
         check_is_fitted(self)
         ledger = self.session_.ledger
-        draws = self.session_.answerer.drawn if ledger is None else ledger.answers_kept()
+        draws = self.session_.answerer.drawn if ledger is None else ledger.count_answers()
         if ledger is not None and ledger.choice() == LOST:
             return 1.0
         return min(1.0, self.stability_ * draws)

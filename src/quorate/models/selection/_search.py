@@ -28,7 +28,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 from quorate.compute.ensemble import deal_units
 from quorate.core.checks import check_rate
 from quorate.core.errors import Infeasible, InvalidInput, NoQuorum
-from quorate.core.isolation import randomness_kept, silence
+from quorate.core.isolation import keep_randomness, silence
 from quorate.core.mechanisms.selection import MOST_ENTRIES
 from quorate.core.privacy.claims import LABELS_READ, Claim, replaced
 from quorate.core.progress import hidden_progress, progress
@@ -282,7 +282,7 @@ class _Trials:
     def run(self, number: int) -> tuple[float, _Release | None]:
         """Fit a candidate on one part and score it on the other. What fails has the worst score: proof: step 3."""
         try:
-            with silence(), randomness_kept(), hidden_progress():  # alike for every trial, uncounted: proof: step 3
+            with silence(), keep_randomness(), hidden_progress():  # alike for every trial, uncounted: proof: step 3
                 model = self._fit(_copied(self._candidates[number]))
                 score = self._scoring.score(model, *self._scored, epsilon=self._epsilon, delta=self._delta)
         except (InvalidInput, Infeasible):  # decided from public values
