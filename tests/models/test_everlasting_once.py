@@ -41,9 +41,13 @@ from quorate.models.saving import load, reopen, save
 from quorate.models.saving.folder import digest_of
 
 
-@pytest.fixture(autouse=True)
-def _state(tmp_path, monkeypatch):
-    monkeypatch.setenv("QUORATE_STATE", str(tmp_path / "state"))
+@pytest.fixture
+def made(tmp_path):
+    """A model in a folder of its own, which is closed when the test is over."""
+    model = small()
+    save(model, tmp_path / "model")
+    yield model
+    model.session_.close()
 
 
 # --- One seat, one ballot --------------------------------------------------------------------------------------------
@@ -188,10 +192,9 @@ def test_later_phases_have_the_run_that_queries_pay_for():
         assert (made.phase_, made.session_.answerer.phase._run._mechanism) == (phase, made.terms_.quorum(phase))
 
 
-def test_a_run_that_is_resumed_has_met_what_it_met(tmp_path, monkeypatch):
+def test_a_run_that_is_resumed_has_met_what_it_met(made, monkeypatch):
     """It would end by itself, were the cutoff ever to let one no-quorum too many pass (proof, step 18)."""
-    made = small()
-    folder = save(made, tmp_path / "model")
+    folder = made.session_.folder.path
     before = made.session_.answerer.phase._run
     monkeypatch.setattr(Phase, "_draw_outcomes", lambda self, X: np.full(len(X), NO_QUORUM))
     made.predict([[0.0]] * 3)
@@ -361,9 +364,8 @@ def test_a_manifest_that_cannot_be_written_is_said(tmp_path, monkeypatch):
     made.session_.close()
 
 
-def test_files_that_fail_while_a_server_runs_are_not_the_clients_fault(tmp_path):
-    made = small()
-    folder = save(made, tmp_path / "model")
+def test_files_that_fail_while_a_server_runs_are_not_the_clients_fault(made):
+    folder = made.session_.folder.path
     made.predict([[2.0]])
     (seats,) = folder.glob("*.seats")
     seats.chmod(0o644)
@@ -373,7 +375,6 @@ def test_files_that_fail_while_a_server_runs_are_not_the_clients_fault(tmp_path)
     seats.chmod(0o600)
     made.predict([[2.0]])
     assert made.seats_taken_ == 2
-    made.session_.close()
 
 
 class OwnTree(DecisionTreeClassifier):
@@ -423,10 +424,9 @@ def test_what_was_asked_is_kept_under_the_key_of_its_model(tmp_path):
     assert len(kept) == len(set(kept)) == 2
 
 
-def test_rows_that_no_entry_speaks_of_are_cut_off(tmp_path):
+def test_rows_that_no_entry_speaks_of_are_cut_off(made):
     """Points of answers that never left are people's too."""
-    made = small()
-    folder = save(made, tmp_path / "model")
+    folder = made.session_.folder.path
     made.predict([[2.0]])
     made.session_.close()
     (seats,) = folder.glob("*.seats")
@@ -437,10 +437,9 @@ def test_rows_that_no_entry_speaks_of_are_cut_off(tmp_path):
     assert seats.read_bytes() == content
 
 
-def test_every_arrival_is_marked_outside_of_the_ledger(tmp_path):
+def test_every_arrival_is_marked_outside_of_the_ledger(made):
     """An old copy of one ask ago would count from there, under the same limit."""
-    made = small()
-    folder = save(made, tmp_path / "model")
+    folder = made.session_.folder.path
     for _ in range(2):
         made.predict([[2.0]])
         ledger = made.session_.ledger
@@ -449,9 +448,8 @@ def test_every_arrival_is_marked_outside_of_the_ledger(tmp_path):
     assert (folder / "ledger.mark").exists()
 
 
-def test_noises_that_were_edited_are_no_sound_ledger(tmp_path):
-    made = small()
-    folder = save(made, tmp_path / "model")
+def test_noises_that_were_edited_are_no_sound_ledger(made):
+    folder = made.session_.folder.path
     ledger = made.session_.ledger
     assert ledger.verify().sound
     with closing(sqlite3.connect(folder / "ledger.sqlite")) as connection:
@@ -460,12 +458,9 @@ def test_noises_that_were_edited_are_no_sound_ledger(tmp_path):
     assert "secret noises of the phase" in " ".join(ledger.verify().problems)
     with pytest.raises(LedgerRefused, match="secret noises of the phase"):  # nor does one that runs go on with them
         ledger.phase()
-    made.session_.close()
 
 
-def test_a_server_that_was_forked_does_not_open_a_phase_when_idle(tmp_path):
-    made = small()
-    save(made, tmp_path / "model")
+def test_a_server_that_was_forked_does_not_open_a_phase_when_idle(made):
     made.predict(np.full((SEATS, 1), 2.0))
     own, made.session_.process = made.session_.process, (0, 0)
     with pytest.raises(WrongProcess):
@@ -473,7 +468,6 @@ def test_a_server_that_was_forked_does_not_open_a_phase_when_idle(tmp_path):
     made.session_.process = own
     made.session_.on_idle()
     assert made.phase_ == 2
-    made.session_.close()
 
 
 def test_the_probe_counts_like_any_arrival_and_is_compared_with_phase_1(monkeypatch):

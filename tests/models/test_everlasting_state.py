@@ -36,11 +36,6 @@ from quorate.models.saving import kind_of, load, reopen, save
 from quorate.models.saving.folder import digest_of
 
 
-@pytest.fixture(autouse=True)
-def _state(tmp_path, monkeypatch):
-    monkeypatch.setenv("QUORATE_STATE", str(tmp_path / "state"))
-
-
 @pytest.fixture
 def folder(tmp_path):
     """A saved model that nobody has open."""
@@ -52,6 +47,12 @@ def folder(tmp_path):
 
 def fingerprint(folder):
     return digest_of((folder / "manifest.json").read_bytes())
+
+
+def position_of(classifier):
+    """Return how far a phase has come, what it has met, and its secret noises."""
+    phase = classifier.session_.answerer.phase
+    return classifier.progress_, phase.no_quorums, phase.noises()
 
 
 def closed(classifier):
@@ -121,15 +122,10 @@ def test_labelboost_goes_on_with_its_labelled_set(tmp_path, monkeypatch):
 def test_teachers_of_every_kind_come_back(tmp_path, estimator):
     features = 1 if isinstance(estimator, Intervals) else 2
     X = np.random.default_rng(0).normal(size=(240, features))
-    settings = {
-        "epsilon": 60.0,
-        "delta": 1e-2,
-        "chunk": 12,
-        "no_quorums": 12,
-        "phase_size": SEATS,
-        "classes": ["no", "yes"],
-    }
-    classifier = EverlastingClassifier(estimator, **settings).fit(X, np.where(X[:, 0] >= 0, "yes", "no"))
+    settings = {"epsilon": 60.0, "delta": 1e-2, "chunk": 12, "no_quorums": 12, "phase_size": SEATS}
+    classifier = EverlastingClassifier(estimator, classes=["no", "yes"], **settings).fit(
+        X, np.where(X[:, 0] >= 0, "yes", "no")
+    )
     save(classifier, tmp_path / "model")
     for phase in (1, 2):
         counted = classifier.session_.answerer.phase.ensemble.count(X).put_to(lambda votes: votes)
@@ -143,17 +139,9 @@ def test_teachers_of_every_kind_come_back(tmp_path, estimator):
 def test_a_model_may_be_saved_in_the_middle_of_a_phase(tmp_path):
     classifier = small()
     classifier.predict(np.random.default_rng(1).normal(size=(SEATS + 10, 1)))
-    before = (
-        classifier.progress_,
-        classifier.session_.answerer.phase.no_quorums,
-        classifier.session_.answerer.phase.noises(),
-    )
+    before = position_of(classifier)
     save(classifier, tmp_path / "model")
-    assert (
-        classifier.progress_,
-        classifier.session_.answerer.phase.no_quorums,
-        classifier.session_.answerer.phase.noises(),
-    ) == before
+    assert position_of(classifier) == before
     with pytest.raises(InvalidInput, match="has a folder already"):
         save(classifier, tmp_path / "another")
     closed(classifier)
@@ -596,19 +584,11 @@ def test_a_ledger_in_postgres_keeps_phases_too(folder, postgres_url):
     made = batches()
     for name in ("request-0", "request-2"):
         ask(classifier.session_, name, made[name])
-    before = (
-        classifier.progress_,
-        classifier.session_.answerer.phase.noises(),
-        classifier.session_.answerer.phase.no_quorums,
-    )
+    before = position_of(classifier)
     closed(classifier)
     move(folder, postgres_url, fingerprint=fingerprint(folder)).close()
     classifier = load(folder)
-    assert (
-        classifier.progress_,
-        classifier.session_.answerer.phase.noises(),
-        classifier.session_.answerer.phase.no_quorums,
-    ) == before
+    assert position_of(classifier) == before
     assert ask(classifier.session_, "request-0", made["request-0"]) == "IdReused"
     kept = ask(classifier.session_, "request-2", made["request-2"])
     assert classifier.seats_taken_ == BATCHES[0] + BATCHES[2] - SEATS  # it was answered before the move

@@ -24,11 +24,6 @@ X = RNG.normal(size=(3000, 4)) + np.where(Y, 3.0, -3.0)[:, np.newaxis]
 SURE = [[3.0, 3.0, 3.0, 3.0], [-3.0, -3.0, -3.0, -3.0]]
 
 
-@pytest.fixture(autouse=True)
-def _state(tmp_path, monkeypatch):
-    monkeypatch.setenv("QUORATE_STATE", str(tmp_path / "state"))
-
-
 def fitted(**settings):
     fixed = {"epsilon": 100.0, "delta": 1e-6, "radius": 0.5, "votes": 3.0, "classes": [0, 1]}
     return NeighbourClassifier(**fixed | settings).fit(X, Y)

@@ -29,11 +29,6 @@ GOLDEN = 0.618034
 SIDES = [f"{-2 + 4 * (place * GOLDEN % 1):.3f}:" for place in range(200)]
 
 
-@pytest.fixture(autouse=True)
-def _state(tmp_path, monkeypatch):
-    monkeypatch.setenv("QUORATE_STATE", str(tmp_path / "state"))
-
-
 def fitted(**changes):
     settings = {"epsilon": 4.0, "delta": 1e-6, "alpha": 0.1} | changes
     return OnlineRelease(Boxes(1), **settings).fit(PRIVATE, PUBLIC)

@@ -20,11 +20,6 @@ Y = (X[:, 0] > 0).astype(int)
 COVER = np.linspace(-3, 3, 6)[:, np.newaxis]
 
 
-@pytest.fixture(autouse=True)
-def _state(tmp_path, monkeypatch):
-    monkeypatch.setenv("QUORATE_STATE", str(tmp_path / "state"))
-
-
 @pytest.fixture
 def folder(tmp_path):
     """A universal model that has put 5 of its 6 ballots to the vote."""

@@ -24,11 +24,6 @@ Y = RNG.integers(0, 2, size=500)
 X = RNG.normal(size=(500, 2)) * 0.1 + np.where(Y, 3.0, -3.0)[:, np.newaxis]
 
 
-@pytest.fixture(autouse=True)
-def _state(tmp_path, monkeypatch):
-    monkeypatch.setenv("QUORATE_STATE", str(tmp_path / "state"))
-
-
 def saved(folder, *, scores=False, **fit):
     """Save a model and return keys of one who asks and of the owner."""
     model = NeighbourClassifier(epsilon=100.0, radius=0.5, votes=9.0, classes=["no", "yes"], scores=scores)
