@@ -5,6 +5,7 @@ simulates; their votes on other such points show how many would find no quorum.
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -92,12 +93,6 @@ class _Source:
     distinct: int
 
 
-def _simulated_source(estimator: Any) -> _Source:
-    """Return a source of simulated points, which do not run out."""
-    draw = simulated_points(estimator)
-    return _Source(draw, draw, classes=2, rows=10**6, distinct=10**9)
-
-
 def _sample_source(sample: Any, rate: float) -> _Source:
     """Return a source that teaches with one half of a public sample and asks the other."""
     X, y = np.asarray(sample[0]), np.unique(np.asarray(sample[1]), return_inverse=True)[1]
@@ -162,46 +157,67 @@ def _votes(estimator: Any, chunk: int, source: _Source) -> _Votes:
     return _Votes(chunk, ahead, wrong, source.distinct)
 
 
-def _forecast(votes: _Votes, table: _Table, guarantee: Guarantee, records: int) -> ChunkForecast | None:
-    """Return what this chunk size gives at this number of records: a number of no-quorums that is enough for itself."""
-    distance = votes.ahead * (records // votes.chunk)
-    allowed = max(10, records // 50)
-    for _ in range(8):
-        cutoff = cutoff_for(guarantee, arrivals=records, no_quorums=allowed)
-        missed = table.missed(distance, no_quorums=cutoff.most, epsilon=guarantee.epsilon - cutoff.epsilon)
-        expected = records * float(missed.mean())
-        unsure = 3 * math.sqrt(expected * records / votes.rows)  # few rows near the boundary: others may have more
-        allowed = math.ceil(_ROOM * expected + 4 * math.sqrt(expected) + 1 + unsure)
-        if allowed > records / 2:
-            return None
-    answered = 1 - missed
-    error = float((answered * votes.wrong).sum() / max(answered.sum(), 1e-12))
-    return ChunkForecast(chunk=votes.chunk, no_quorums=allowed, no_quorum_rate=float(missed.mean()), error=error)
+@dataclass(frozen=True)
+class _Outlook:
+    """What teachers of several chunk sizes promise at one guarantee, for any number of records."""
 
+    votes: Sequence[_Votes]
+    table: _Table
+    guarantee: Guarantee
 
-def _ranked(every: Sequence[_Votes], table: _Table, guarantee: Guarantee, records: int) -> list[ChunkForecast]:
-    forecasts = [_forecast(votes, table, guarantee, records) for votes in every if votes.chunk <= records // _LEAST]
-    possible = [forecast for forecast in forecasts if forecast is not None]
-    return sorted(possible, key=lambda forecast: forecast.no_quorum_rate + forecast.error)
+    @classmethod
+    def of(cls, estimator: Any, source: _Source, sizes: list[int], guarantee: Guarantee) -> "_Outlook":
+        """Let teachers of each chunk size for which the source has enough rows vote."""
+        votes = [_votes(estimator, size, source) for size in sizes if _LEAST * size <= source.rows]
+        if not votes:
+            raise InvalidInput(f"chunks {tuple(sizes)} are too large for a sample of {2 * source.rows} rows")
+        table = _Table(max(_LEAST_EPSILON, 0.93 * guarantee.epsilon), 0.9 * guarantee.delta)
+        return cls(votes, table, guarantee)
 
+    def forecast(self, votes: _Votes, records: int) -> ChunkForecast | None:
+        """Return what a chunk size gives at this number of records, with enough no-quorums for it; None if none are."""
+        distance = votes.ahead * (records // votes.chunk)
+        allowed = max(10, records // 50)
+        for _ in range(8):
+            cutoff = cutoff_for(self.guarantee, arrivals=records, no_quorums=allowed)
+            epsilon = self.guarantee.epsilon - cutoff.epsilon
+            missed = self.table.missed(distance, no_quorums=cutoff.most, epsilon=epsilon)
+            expected = records * float(missed.mean())
+            unsure = 3 * math.sqrt(expected * records / votes.rows)  # few rows near the boundary: others may have more
+            allowed = math.ceil(_ROOM * expected + 4 * math.sqrt(expected) + 1 + unsure)
+            if allowed > records / 2:
+                return None
+        answered = 1 - missed
+        error = float((answered * votes.wrong).sum() / max(answered.sum(), 1e-12))
+        return ChunkForecast(chunk=votes.chunk, no_quorums=allowed, no_quorum_rate=float(missed.mean()), error=error)
 
-def _smallest(every: Sequence[_Votes], table: _Table, guarantee: Guarantee, rate: float) -> int:
-    """Return about the smallest number of records at which some chunk size reaches the rate."""
+    def rank(self, records: int) -> list[ChunkForecast]:
+        """Return the forecasts of all chunk sizes that can be used, the best first."""
+        usable = [votes for votes in self.votes if votes.chunk <= records // _LEAST]
+        forecasts = [forecast for votes in usable if (forecast := self.forecast(votes, records)) is not None]
+        return sorted(forecasts, key=lambda forecast: forecast.no_quorum_rate + forecast.error)
 
-    def enough(step: int) -> bool:
-        ranked = _ranked(every, table, guarantee, _step_records(step))
-        return bool(ranked) and _ROOM * min(forecast.no_quorum_rate for forecast in ranked) <= rate
+    def smallest(self, rate: float) -> int:
+        """Return about the smallest number of records at which some chunk size reaches the rate."""
 
-    low, high = 0, _MOST_STEPS
-    if not enough(high):
-        raise Infeasible(
-            f"no number of records up to {_step_records(high):,} brings no-quorums down to {rate:.2%} with this "
-            "learner; take another learner, a larger epsilon, or a larger no_quorum_rate"
-        )
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle + 1, high)
-    return _step_records(low)
+        def is_enough(step: int) -> bool:
+            ranked = self.rank(_step_records(step))
+            return bool(ranked) and _ROOM * min(forecast.no_quorum_rate for forecast in ranked) <= rate
+
+        if not is_enough(_MOST_STEPS):
+            raise Infeasible(
+                f"no number of records up to {_step_records(_MOST_STEPS):,} brings no-quorums down to {rate:.2%} with "
+                "this learner; take another learner, a larger epsilon, or a larger no_quorum_rate"
+            )
+        return _step_records(bisect_left(range(_MOST_STEPS), True, key=is_enough))
+
+    def nearest(self, rate: float, records: int) -> tuple[Change, ...]:
+        """Return the number of records that would do, where there is one."""
+        try:
+            needed = self.smallest(rate)
+        except Infeasible:
+            return ()
+        return (Change("records", needed, None, f"collect about {needed:,} records"),) if needed > records else ()
 
 
 def _step_records(step: int) -> int:
@@ -233,41 +249,25 @@ def plan_everlasting(
     estimator = estimator.for_learning() if isinstance(estimator, Concept) else estimator
     guarantee = Guarantee(check_positive("epsilon", epsilon), check_delta(delta, zero=False))
     rate, phases = check_rate("no_quorum_rate", no_quorum_rate), check_count("phases", phases, least=0)
-    source = _simulated_source(estimator) if sample is None else _sample_source(sample, rate)
-    every = _vote_by_chunk(estimator, source, [check_count("a chunk", chunk) for chunk in chunks])
-    table = _Table(max(_LEAST_EPSILON, 0.93 * guarantee.epsilon), 0.9 * guarantee.delta)
-    count = _smallest(every, table, guarantee, rate) if records is None else check_count("records", records)
+    if sample is None:
+        draw = simulated_points(estimator)
+        source = _Source(draw, draw, classes=2, rows=10**6, distinct=10**9)  # which do not run out
+    else:
+        source = _sample_source(sample, rate)
+    outlook = _Outlook.of(estimator, source, [check_count("a chunk", chunk) for chunk in chunks], guarantee)
+    count = outlook.smallest(rate) if records is None else check_count("records", records)
     for _ in range(_TRIES):
-        ranked = _ranked(every, table, guarantee, count)
+        ranked = outlook.rank(count)
         if not ranked:
             raise Infeasible(
                 f"with {count:,} records half of all queries would find no quorum at any chunk size; it takes about "
-                f"{_smallest(every, table, guarantee, 0.2):,} records for one query in five"
+                f"{outlook.smallest(0.2):,} records for one query in five"
             )
         plan = _play_best(estimator, ranked, source, guarantee, count, rate=rate, phases=phases)
         if plan.feasible or records is not None:
             break
         count = math.ceil(1.15 * count)  # the phases that were played had more no-quorums than the votes promised
-    return plan if plan.feasible else replace(plan, nearest=_nearest(every, table, guarantee, rate, count))
-
-
-def _vote_by_chunk(estimator: Any, source: _Source, sizes: list[int]) -> list[_Votes]:
-    """Return the votes of teachers of each chunk size for which the source has enough rows."""
-    every = [_votes(estimator, size, source) for size in sizes if _LEAST * size <= source.rows]
-    if not every:
-        raise InvalidInput(f"chunks {tuple(sizes)} are too large for a sample of {2 * source.rows} rows")
-    return every
-
-
-def _nearest(
-    every: Sequence[_Votes], table: _Table, guarantee: Guarantee, rate: float, records: int
-) -> tuple[Change, ...]:
-    """Return the number of records that would do, where one is known."""
-    try:
-        needed = _smallest(every, table, guarantee, rate)
-    except Infeasible:
-        return ()
-    return (Change("records", needed, None, f"collect about {needed:,} records"),) if needed > records else ()
+    return plan if plan.feasible else replace(plan, nearest=outlook.nearest(rate, count))
 
 
 def _play_best(
