@@ -20,8 +20,9 @@ from quorate.core.ledger import find_ledger
 from quorate.models.saving import open_folder
 from quorate.service import Settings
 from quorate.service._app import make_app
-from quorate.service._auth import Access
+from quorate.service._auth import OWNER, Access
 from quorate.service._documents import DOCUMENTS
+from quorate.service._reading import model_view
 from quorate.service._routes import ROUTES
 from quorate.service._settings import ORDERS
 from quorate.service._telemetry import Log
@@ -156,6 +157,19 @@ def test_who_is_looked_up_while_a_model_is_exchanged_is_looked_up_again():
 def test_without_keys_nobody_is_the_owner():
     with asking(Shelf("a"), keys=False) as ask:
         assert [ask(path.format("a")).code for path in (LOAD, UNLOAD)] == ["forbidden", "forbidden"]
+
+
+def test_the_page_verifies_the_ledger_that_is_loaded():
+    """And not the one that a model of the same name had a moment ago."""
+    seen = []
+    with asking(shelf := Shelf("a")) as ask:
+        for verification in ("first", "second"):
+            ledger = shelf.models["a"].ledger
+            ledger.activity = ledger.refusals = lambda limit: []
+            ledger.verify = lambda verification=verification: verification
+            seen.append(ask.run(model_view(shelf.models["a"], OWNER, at=0.0)).verification)
+            ask(LOAD.format("a"), "qk_a_owner")
+    assert seen == ["first", "second"]
 
 
 async def send(app, path, token, body=b""):

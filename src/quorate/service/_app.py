@@ -39,7 +39,6 @@ from quorate.service._http import (
 from quorate.service._infer import Infer
 from quorate.service._openapi import openapi_document
 from quorate.service._reading import (
-    Verifier,
     budget_document,
     budget_figures,
     is_owner,
@@ -181,7 +180,6 @@ class Service:
         self.repository = Repository(models, settings, log, source)
         self.models, self.access = self.repository.models, self.repository.access
         self.inference = Infer(settings, self.metrics)
-        self._verifier = Verifier()
         self._recurring: list[asyncio.Task[None]] = []
 
     def handler(self, name: str) -> Handler:
@@ -246,7 +244,7 @@ class Service:
 
     async def _ready(self, request: Request) -> Response:
         serving = [model for model in self.models.values() if not model.refused]
-        causes = await asyncio.gather(*(model.readiness.cause() for model in serving))
+        causes = await asyncio.gather(*(model.find_cause() for model in serving))
         for model, cause in zip(serving, causes, strict=True):
             if cause:
                 context_of(request).model = model  # for the log
@@ -286,7 +284,7 @@ class Service:
 
     async def _model_ready(self, request: Request) -> Response:
         model = context_of(request).named_model
-        if cause := await model.readiness.cause():
+        if cause := await model.find_cause():
             raise Refused("not_ready", cause=cause)
         return json_response({"name": model.name, "ready": True})
 
@@ -330,7 +328,7 @@ class Service:
     async def _dashboard(self, request: Request) -> Response:
         at = time.time()
         views = [
-            await model_view(self.models[name], caller, self._verifier, at=at)
+            await model_view(self.models[name], caller, at=at)
             for name, caller in context_of(request).callers.items()
             if self.models[name].ledger is not None
         ]

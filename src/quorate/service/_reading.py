@@ -5,8 +5,6 @@ Ledgers are read in threads, because a read may wait for the disk or for another
 
 import asyncio
 import dataclasses
-import math
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,34 +16,7 @@ from quorate.service.model import LEDGER_UNANSWERING, Model
 from quorate.service.pages import ModelView
 
 _DAY_SECONDS = 24 * 3600.0
-_VERIFIED_SECONDS = 60.0  # a whole ledger is read at most this often
 _PATIENCE_SECONDS = 2.0  # that a page waits for a ledger, or for a verification before it is shown without one
-
-
-class Verifier:
-    """Verifications of ledgers, made in the background and kept for a minute."""
-
-    def __init__(self) -> None:
-        self._verifications: dict[str, tuple[Any, float]] = {}
-        self._tasks: dict[str, asyncio.Task[Any]] = {}
-
-    async def verification(self, name: str, verify: Any) -> Any:
-        """Return the latest verification of a model's ledger, or None where there is none yet."""
-        verification, at = self._verifications.get(name, (None, -math.inf))
-        if time.monotonic() - at < _VERIFIED_SECONDS:
-            return verification
-        if name not in self._tasks:
-            self._tasks[name] = asyncio.create_task(self._verify(name, verify))
-        await asyncio.wait([self._tasks[name]], timeout=_PATIENCE_SECONDS)
-        return self._verifications.get(name, (None, 0.0))[0]
-
-    async def _verify(self, name: str, verify: Any) -> None:
-        try:
-            self._verifications[name] = await asyncio.to_thread(verify), time.monotonic()
-        except Exception:  # noqa: S110  the page says that the ledger was not verified
-            pass
-        finally:
-            del self._tasks[name]
 
 
 async def read_budget(model: Model) -> Any:
@@ -98,7 +69,7 @@ def budget_figures(model: Model, view: Any) -> Mapping[str, float]:
     return {"epsilon": view.epsilon} | {name: value for name, value in figures.items() if value is not None}
 
 
-async def model_view(model: Model, caller: Caller, verifier: Verifier, *, at: float) -> ModelView:
+async def model_view(model: Model, caller: Caller, *, at: float) -> ModelView:
     """Return what the dashboard shows of a model. Keys and refusals, which name callers, are for admins."""
     fields: dict[str, Any] = {"view": None, "activity": [], "refusals": []}
     sees_entries, admin = is_owner(caller) or not model.hides_entries, caller.may("admin")
@@ -110,7 +81,8 @@ async def model_view(model: Model, caller: Caller, verifier: Verifier, *, at: fl
             fields["activity"] = await asyncio.to_thread(model.ledger.activity, at - _DAY_SECONDS)
         if admin:
             fields["refusals"] = await asyncio.to_thread(model.ledger.refusals, 20)
-        fields["verification"] = _hide(await verifier.verification(model.name, model.ledger.verify), hidden)
+        await model.verification.refresh(_PATIENCE_SECONDS)  # else the page shows an older one, or none
+        fields["verification"] = _hide(model.verification.value, hidden)
     except LedgerRefused as error:  # the page says so; the other models have theirs
         problem = str(error) if admin else PROBLEMS["ledger_refused"].sentence
         fields |= {"view": None, "verification": Verification(entries=0, head="", problems=(problem,))}

@@ -159,5 +159,5 @@ async def _reason(model: Model) -> str:
     """Return why a model does not answer; nothing where it does."""
     if model.refused:
         return _REASONS.get(model.refused, _REFUSED)
-    cause = await model.readiness.cause()
+    cause = await model.find_cause()
     return f"it does not answer just now: {cause}" if cause else ""

@@ -25,6 +25,7 @@ _STALL_SECONDS = 5.0  # after which it is looked whether the ledger keeps a batc
 _MAX_NOTES = 100  # refusals kept for the next writing; the ledger caps its table too
 _PROBE_VALID_SECONDS = 0.25
 _PROBE_WAIT_SECONDS = 1.5  # a ledger that takes longer is as good as none
+_VERIFIED_SECONDS = 60.0  # a whole ledger is read at most this often
 
 
 class PublishedSession:
@@ -43,37 +44,27 @@ class PublishedSession:
         return Replies(labels=codes, refused=refused, spent=Cost(0.0), told=details)
 
 
-class Readiness:
-    """Whether a model answers now: its thread runs, and its ledger, if it has one, takes a write that is synced.
+class Latest:
+    """The latest value of a slow function. A thread calls it, once at a time, when the value is old."""
 
-    A probe is made when somebody asks, at most a few times a second, and one at a time.
-    """
+    def __init__(self, function: Callable[[], Any], *, valid_seconds: float) -> None:
+        self._function, self._valid_seconds = function, valid_seconds
+        self.value: Any = None
+        self._valid_until = 0.0
+        self._task: asyncio.Task[None] | None = None
 
-    def __init__(self, batcher: RequestBatcher, ledger: Any) -> None:
-        self._batcher, self._ledger = batcher, ledger
-        self._cause, self._valid_until = "", 0.0
-        self._probing: asyncio.Task[None] | None = None
+    async def refresh(self, patience_seconds: float) -> bool:
+        """Return whether the value is recent: it is not where the function takes longer than the patience."""
+        if time.monotonic() < self._valid_until:
+            return True
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._call())
+        done, _ = await asyncio.wait([self._task], timeout=patience_seconds)
+        return bool(done)
 
-    async def cause(self) -> str:
-        """Return the class of what keeps the model from answering; nothing where it answers."""
-        if not self._batcher.answering:
-            return "not_answering"
-        if self._ledger is None or time.monotonic() < self._valid_until:
-            return self._cause
-        if self._probing is None or self._probing.done():
-            self._probing = asyncio.create_task(self._probe())
-        done, _ = await asyncio.wait([self._probing], timeout=_PROBE_WAIT_SECONDS)
-        return self._cause if done else LEDGER_UNANSWERING
-
-    async def _probe(self) -> None:
-        try:
-            await asyncio.to_thread(self._ledger.probe)
-            self._cause = ""
-        except LedgerRefused as error:
-            self._cause = error.cause
-        except Exception as error:  # whatever it is, the model is not ready, and its type says more than nothing
-            self._cause = type(error).__name__
-        self._valid_until = time.monotonic() + _PROBE_VALID_SECONDS
+    async def _call(self) -> None:
+        self.value = await asyncio.to_thread(self._function)
+        self._valid_until = time.monotonic() + self._valid_seconds
 
 
 class Model:
@@ -101,7 +92,8 @@ class Model:
         self.batcher = RequestBatcher(
             getattr(session, "ask_all", _refuse_all), limit=queue_limit, idle=getattr(session, "on_idle", None)
         )
-        self.readiness = Readiness(self.batcher, ledger)
+        self._probe = Latest(self._find_ledger_cause, valid_seconds=_PROBE_VALID_SECONDS)
+        self.verification = Latest(self._verify_ledger, valid_seconds=_VERIFIED_SECONDS)
         self.refused = ""  # why it is not loaded, and answers nothing
         self._keys = ledger  # the ledger that has its keys, also where nothing else of it is used
         self.hides_outcomes = self.progress is not None  # only the owner of an everlasting model may count them
@@ -188,6 +180,32 @@ class Model:
         if self.ledger is not None and len(self._notes) < _MAX_NOTES:
             self._notes.append((time.time(), caller, code))
 
+    async def find_cause(self) -> str:
+        """Return the class of what keeps the model from answering; nothing where it answers.
+
+        Its thread must run, and its ledger, if it has one, take a write that is synced.
+        """
+        if not self.batcher.answering:
+            return "not_answering"
+        if self.ledger is None:
+            return ""
+        return str(self._probe.value) if await self._probe.refresh(_PROBE_WAIT_SECONDS) else LEDGER_UNANSWERING
+
+    def _find_ledger_cause(self) -> str:
+        try:
+            self.ledger.probe()
+        except LedgerRefused as error:
+            return error.cause
+        except Exception as error:  # whatever it is, the model is not ready, and its type says more than nothing
+            return type(error).__name__
+        return ""
+
+    def _verify_ledger(self) -> Any:
+        try:
+            return self.ledger.verify()
+        except Exception:
+            return None  # The page says that the ledger was not verified.
+
     async def write_notes(self) -> None:
         """Write the refusals to the ledger."""
         notes, self._notes = self._notes, []
@@ -204,7 +222,7 @@ class Model:
         """Refuse all requests where the ledger has not answered for a while: another process may hold its lock."""
         if self.ledger is None or self.batcher.seconds_under_way < _STALL_SECONDS:
             return
-        if await self.readiness.cause() == LEDGER_UNANSWERING:
+        if await self.find_cause() == LEDGER_UNANSWERING:
             self.batcher.refuse_all(
                 LedgerRefused("the ledger does not answer", cause=LEDGER_UNANSWERING, retry_after=_STALL_SECONDS)
             )
