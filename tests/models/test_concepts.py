@@ -196,6 +196,7 @@ def test_dimensions_and_growth():
     assert [sauer(n, 2) for n in range(5)] == [1, 2, 4, 7, 11]
     with pytest.raises(InvalidInput, match="points must be a whole number of at least 0"):
         Intervals().growth(-1)
+    assert [concept.dual_vc_dimension for concept in (Thresholds(), Intervals(), Stumps(features=3))] == [1, 2, 3]
 
 
 def test_refusals_speak_of_shapes_and_not_of_values():
