@@ -166,7 +166,7 @@ def test_what_is_published_is_all_that_fit_left(name, tmp_path):
     if name == "student":
         assert loaded.plan_ == made.plan_
         assert np.array_equal(loaded.predict_proba(rows), made.predict_proba(rows))
-        for part in ("asked", "answered", "labels"):
+        for part in ("rows", "answered", "labels"):
             assert np.array_equal(getattr(loaded.labelled_, part), getattr(made.labelled_, part))
     else:
         assert (loaded.candidates_, loaded.excess()) == (made.candidates_, made.excess())
