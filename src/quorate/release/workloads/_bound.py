@@ -69,10 +69,6 @@ class BoundWorkload(Domain):
     def _settings(self) -> dict[str, Any]:
         """Return what is needed beside the columns to make this workload again."""
 
-    def answers_itself(self, request: Any) -> bool:
-        """Return whether this very request is answered, and not a query near it."""
-        return True
-
     @property
     def sizes(self) -> tuple[int, ...]:
         """How many codes each column has."""
@@ -163,7 +159,7 @@ class BoundWorkload(Domain):
         for name, request in zip(names, () if requests is None else as_list(requests), strict=requests is not None):
             if self._addends(request) is not None:
                 name.update(self._name_sum(request))
-            elif not self.answers_itself(request):
+            elif self._bracket(request) is not None:
                 name["asked"] = json.dumps(request)
         return names
 

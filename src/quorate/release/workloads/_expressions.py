@@ -150,8 +150,7 @@ class _Parser:
 
     def constraint(self) -> tuple[Expression | None, Expression | Balance]:
         condition = None
-        if self._is("word", "if"):
-            self._take()
+        if self._accept("word", "if"):
             condition = self._expression()
             self._expect("word", "then", "and, or, or then is expected")
         return condition, self._balance() if self._compares_columns() else self.whole()
@@ -183,17 +182,12 @@ class _Parser:
         return Balance(nonzero, sign, limit)
 
     def _sum(self) -> list[tuple[int, _Token]]:
-        terms = [(1, self._term())]
+        expected = "a column or a number is expected"
+        terms = [(1, self._take_kind(expected, "name", "number"))]
         while self._is("sign", "+", "-"):
             factor = 1 if self._take().value == "+" else -1
-            terms.append((factor, self._term()))
+            terms.append((factor, self._take_kind(expected, "name", "number")))
         return terms
-
-    def _term(self) -> _Token:
-        token = self._take()
-        if token.kind not in ("name", "number"):
-            raise _refusal(token, "a column or a number is expected")
-        return token
 
     def _peek(self) -> _Token:
         return self._tokens[self._next]
@@ -203,16 +197,27 @@ class _Parser:
         self._next += token.kind != "end"
         return token
 
+    def _take_kind(self, expected: str, *kinds: str) -> _Token:
+        token = self._take()
+        if token.kind not in kinds:
+            raise _refusal(token, expected)
+        return token
+
     def _is(self, kind: str, *values: str) -> bool:
         return self._peek().kind == kind and self._peek().value in values
+
+    def _accept(self, kind: str, value: str) -> bool:
+        """Take the next token if it is this one, and return whether it is."""
+        is_next = self._is(kind, value)
+        self._next += is_next
+        return is_next
 
     def _expression(self) -> Expression:
         return self._parse_junction("or", lambda: self._parse_junction("and", self._factor))
 
     def _parse_junction(self, word: str, read: Any) -> Expression:
         parts = [read()]
-        while self._is("word", word):
-            self._take()
+        while self._accept("word", word):
             parts.append(read())
         return _join_parts(word, parts)
 
@@ -222,11 +227,9 @@ class _Parser:
             raise _refusal(
                 self._peek(), f"at most {_DEEPEST} brackets and nots may stand within each other", with_token=False
             )
-        if self._is("word", "not"):
-            self._take()
+        if self._accept("word", "not"):
             expression: Expression = Negation(self._factor())
-        elif self._is("sign", "("):
-            self._take()
+        elif self._accept("sign", "("):
             expression = self._expression()
             self._expect("sign", ")", "a closing bracket is expected")
         else:
@@ -243,17 +246,13 @@ class _Parser:
             )
         if first.kind in ("number", "text"):
             sign = self._sign()
-            return _make_comparison(self._column(), _TURNED[sign], first.value)
+            return _make_comparison(self._take_kind("a column is expected", "name"), _TURNED[sign], first.value)
         if first.kind != "name":
             raise _refusal(first, "a column, a bracket or not is expected")
-        negated = self._is("word", "not")
-        if negated:
-            self._take()
-        if self._is("word", "in"):
-            self._take()
+        negated = self._accept("word", "not")
+        if self._accept("word", "in"):
             comparison = _join_parts("or", [Comparison(first.value, "=", value) for value in self._parse_list()])
-        elif self._is("word", "between"):
-            self._take()
+        elif self._accept("word", "between"):
             low = self._constant(number=True)
             self._expect("word", "and", "and is expected between the two ends")
             ends = Comparison(first.value, ">=", low), Comparison(first.value, "<=", self._constant(number=True))
@@ -264,12 +263,6 @@ class _Parser:
             sign = self._sign()
             return _make_comparison(first, sign, self._constant())
         return Negation(comparison) if negated else comparison
-
-    def _column(self) -> _Token:
-        token = self._take()
-        if token.kind != "name":
-            raise _refusal(token, "a column is expected")
-        return token
 
     def _sign(self) -> str:
         token = self._take()
@@ -290,16 +283,14 @@ class _Parser:
     def _parse_list(self) -> list[Constant]:
         self._expect("sign", "(", "an opening bracket is expected after in")
         constants = [self._constant()]
-        while self._is("sign", ","):
-            self._take()
+        while self._accept("sign", ","):
             constants.append(self._constant())
         self._expect("sign", ")", "a comma or a closing bracket is expected")
         return constants
 
     def _expect(self, kind: str, value: str, expected: str) -> None:
-        if not self._is(kind, value):
+        if not self._accept(kind, value):
             raise _refusal(self._peek(), expected)
-        self._take()
 
 
 def _join_parts(word: str, parts: Sequence[Expression]) -> Expression:

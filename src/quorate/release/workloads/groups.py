@@ -132,13 +132,6 @@ class LineWorkload(GroupedWorkload):
         cuts = [self._line.written(self._cuts[index]) if dated else self._cuts[index] for index in chosen]
         return Columns({self.column: replace(kind, cuts=cuts, spans=None)})
 
-    def answers_itself(self, request: Any) -> bool:
-        """Return whether the ends of a request are cuts of the column: others are moved to the nearest."""
-        value = request[self.column] if isinstance(request, Mapping) else None
-        ends = value if isinstance(value, tuple | list) else [value]
-        numbers = [self._line.number(end) for end in ends if end is not None]
-        return all(math.isinf(number) or number in self._cuts for number in numbers)
-
     def _read_end(self, end: Any) -> float:
         try:
             return self._line.number(end)
@@ -148,10 +141,8 @@ class LineWorkload(GroupedWorkload):
 
     def _nearest(self, end: float) -> int:
         """Return the cell that begins at the cut nearest to an end: 0 for minus infinity, all for infinity."""
-        cuts = np.array(self._cuts)
-        if math.isinf(end) or not cuts.size:
-            return 0 if end == -math.inf else cuts.size + 1
-        return 1 + int(np.abs(cuts - end).argmin())
+        cell, below = self._locate(end)
+        return cell + (below > 0.5 or (below > 0.0 and cell == 0))
 
     def _locate(self, end: float) -> tuple[int, float]:
         """Return the cell that an end lies in, and which share of it lies below: 0 at a cut, a half in an open cell."""
