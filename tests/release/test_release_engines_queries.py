@@ -161,7 +161,6 @@ def test_what_is_too_long_is_not_written_out():
     ("made", "text"),
     [
         (lambda: Prefixes(0), "cells must be a whole number of at least 1"),
-        (lambda: BoxRanges((2, 2, 2, 2)), "1 to 3 dimensions"),
         (lambda: Matrix([[1, 0]]), "table of truth values"),
         (lambda: Marginals((2,), [(1,)]), "different columns from 0 to 0"),
         (lambda: Marginals((2,), []), "at least one clique"),

@@ -4,6 +4,8 @@ All of it is post-processing of released values: no budget is asked and no noise
 """
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -215,32 +217,36 @@ def draw_target(
     more than 2. A model that learns from these records finds what pairs say, and nothing that the drawing of records
     has put in.
     """
-    starts = np.cumsum([0, *sizes[:-1]])
-    rows, predictors = len(codes), [column for column in range(len(sizes)) if column != target]
-    indices = (codes + starts)[:, predictors]
-    one_hot = sparse.csr_array(
-        (np.ones(indices.size), indices.ravel(), np.arange(rows + 1) * len(predictors)), shape=(rows, sum(sizes))
-    )
-    shares = np.clip(pairs[:, starts[target] : starts[target] + sizes[target]], 0.0, None)
-    code_shares = np.asarray(one_hot.sum(axis=0)).ravel()[:, None] / rows
+    rows, block = len(codes), slice(sum(sizes[:target]), sum(sizes[: target + 1]))
+    others = np.delete(np.arange(sum(sizes)), block)  # the codes of the other columns
+    design = encode_one_hot(np.delete(codes, target, axis=1), np.delete(sizes, target))
+    shares = np.clip(pairs[others, block], 0.0, None)
+    code_shares = np.asarray(design.sum(axis=0)).ravel()[:, None] / rows
     wanted = (
         code_shares * shares / np.maximum(shares.sum(axis=1, keepdims=True), 1e-300)
     )  # of columns as they were drawn
-    penalty = deviations[:, None] / _MOVED
+    penalty = deviations[others, None] / _MOVED
 
     def objective(point: Floats) -> tuple[float, Floats]:
         terms = point.reshape(wanted.shape)
-        scores = one_hot @ terms
+        scores = design @ terms
         value = float(special.logsumexp(scores, axis=1).mean()) - float(np.vdot(terms, wanted))
-        slope = one_hot.T @ special.softmax(scores, axis=1) / rows - wanted + penalty * terms
+        slope = design.T @ special.softmax(scores, axis=1) / rows - wanted + penalty * terms
         return value + 0.5 * float(np.vdot(penalty * terms, terms)), slope.ravel()
 
     terms = descend(objective, np.zeros(wanted.size), steps=_TARGET_STEPS).reshape(wanted.shape)
-    upto = np.cumsum(special.softmax(one_hot @ terms, axis=1), axis=1)
+    upto = np.cumsum(special.softmax(design @ terms, axis=1), axis=1)
     spots = np.random.default_rng(0).random((rows, 1))
     records = codes.copy()
     records[:, target] = np.minimum((spots > upto).sum(axis=1), sizes[target] - 1)
     return records
+
+
+def encode_one_hot(codes: Any, sizes: Sequence[int] | NDArray[np.int64]) -> sparse.csr_array:
+    """Return a column of 0 and 1 for each code of each column."""
+    indices = codes + np.cumsum([0, *sizes[:-1]])
+    ends = np.arange(len(indices) + 1) * len(sizes)
+    return sparse.csr_array((np.ones(indices.size), indices.ravel(), ends), shape=(len(indices), int(np.sum(sizes))))
 
 
 def product_support(queries: Marginals, answers: Floats, rows: int) -> Rows:

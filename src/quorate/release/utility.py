@@ -22,6 +22,7 @@ from quorate.release.domain import Domain
 from quorate.release.engines import ENGINES
 from quorate.release.people import RECORD
 from quorate.release.queries import MOST_LISTED, Marginals
+from quorate.release.synthetic import encode_one_hot
 from quorate.release.workloads.marginals import MarginalWorkload, weigh_queries
 from quorate.tables.containers import is_arrow
 
@@ -202,10 +203,7 @@ class SyntheticClassifier:
         return self.classes_[self.predict_proba(rows).argmax(axis=1)]
 
     def _one_hot(self, rows: Any) -> sparse.csr_array:
-        sizes = [size for index, size in enumerate(self._columns.sizes) if index != self._target]
-        indices = np.asarray(rows).astype(np.int64) + np.cumsum([0, *sizes[:-1]])
-        ends = np.arange(len(indices) + 1) * len(sizes)
-        return sparse.csr_array((np.ones(indices.size), indices.ravel(), ends), shape=(len(indices), sum(sizes)))
+        return encode_one_hot(np.asarray(rows).astype(np.int64), np.delete(self._columns.sizes, self._target))
 
 
 def learn_from(release: QueryRelease, target: str) -> SyntheticClassifier:

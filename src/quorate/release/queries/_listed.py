@@ -20,7 +20,6 @@ from quorate.release.queries.base import (
     check_weights,
 )
 
-_MOST_DIMENSIONS = 3
 _PAIRS = 4_000_000  # pairs of cells up to which the sensitivity is searched, not bounded
 
 
@@ -141,8 +140,6 @@ class BoxRanges(Queries):
 
     def __init__(self, shape: Sequence[int]) -> None:
         self.shape = tuple(check_count("shape", size) for size in shape)
-        if not 1 <= len(self.shape) <= _MOST_DIMENSIONS:
-            raise InvalidInput(f"a grid has 1 to {_MOST_DIMENSIONS} dimensions, not {len(self.shape)}")
         self._axes = tuple(Ranges(size) for size in self.shape)
         self.count, self.cells = math.prod(axis.count for axis in self._axes), math.prod(self.shape)
 
@@ -279,7 +276,7 @@ def _product(rows: NDArray[np.bool_], weights: Floats) -> Floats:
 class Levels(Queries):
     """Every node of each level, the top level first; `maps[k]` says for each cell in which node of level k it lies.
 
-    The last level has one node for each cell.
+    The last level has one node for each cell, and each node of a level lies in one node of the level above it.
     """
 
     cells: int
@@ -289,11 +286,6 @@ class Levels(Queries):
         self.sizes = tuple(int(nodes.max()) + 1 for nodes in self.maps)
         self.offsets = np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.int64)
         self.count, self.cells = int(self.offsets[-1]), self.sizes[-1]
-        for upper, lower in zip(self.maps, self.maps[1:], strict=False):
-            if len(np.unique(lower * (int(upper.max()) + 1) + upper)) != int(lower.max()) + 1:
-                raise InvalidInput("each node of a level lies in one node of the level above it")
-        if not np.array_equal(self.maps[-1], np.arange(len(self.maps[-1]))):
-            raise InvalidInput("the last level of a hierarchy has a node for each cell")
 
     def parents(self, level: int) -> Whole:
         """Return for each node of a level but the first the node of the level above that it lies in."""
@@ -324,8 +316,6 @@ class Levels(Queries):
 
     def spread(self, values: ArrayLike, support: Rows | None = None) -> Floats:
         """Return for each cell the sum of the values of the nodes that it lies in."""
-        if support is not None:
-            raise InvalidInput("the nodes of a hierarchy are spread over cells, not over rows")
         by_query = np.asarray(values, dtype=np.float64)
         parts = [by_query[start:][where] for start, where in zip(self.offsets, self.maps, strict=False)]
         return np.asarray(np.sum(parts, axis=0), dtype=np.float64)
