@@ -185,7 +185,7 @@ def test_it_can_be_cloned_and_says_where_it_is_not_fitted():
     assert copy.engine_ == "prefix"
     for call in (copy.answer, copy.synthetic, copy.error_bound):
         call()
-    for call in (release.answer, release.synthetic, release.error_bound, release.weights):
+    for call in (release.answer, release.synthetic, release.error_bound):
         with pytest.raises(NotFittedError):
             call()
 

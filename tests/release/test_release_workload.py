@@ -417,8 +417,8 @@ def test_words_that_are_no_workload_are_refused(text):
     ("document", "text"),
     [
         ({"kind": "means"}, "one of marginals"),
-        ({"kind": "marginals"}, "has order"),
-        ({"kind": "marginals", "order": 2, "seed": 1}, "not order, seed"),
+        ({"kind": "marginals"}, "missing a required argument: 'order'"),
+        ({"kind": "marginals", "order": 2, "seed": 1}, "unexpected keyword argument 'seed'"),
         ({"kind": "marginals", "order": 0}, "at least 1"),
         ([], "one of marginals"),
     ],

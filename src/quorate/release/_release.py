@@ -46,7 +46,7 @@ from quorate.release.people import (
 from quorate.release.queries import Queries, Rows
 from quorate.release.queries.base import NOTHING
 from quorate.release.queries.marginals import clear_weights
-from quorate.release.synthetic import MOST_ROWS, PRODUCT_ROWS, draw_records, fit_release, round_weights
+from quorate.release.synthetic import MOST_ROWS, draw_records, fit_release, round_weights
 from quorate.release.workloads import Columns
 from quorate.release.workloads.groups import LineWorkload
 from quorate.release.workloads.marginals import Errors, target_column, weigh_queries
@@ -322,24 +322,6 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
             shares[is_query] = self.released_.some(self.domain_.queries, numbers[is_query])
         return shares
 
-    def weights(self) -> tuple[Floats, Rows | None]:
-        """Return weights that answer the queries, and their rows, or None if they are on cells.
-
-        They are those of the engine or, if it has none, weights fitted to its answers; for a model, equal weights on
-        rows drawn from it.
-        """
-        check_is_fitted(self, "released_")
-        released = self.released_
-        if released.model is not None:
-            rows = min(PRODUCT_ROWS, self.records_)
-            return np.full(rows, 1.0 / rows), draw_records(self.domain_.queries, released, rows)
-        if released.weights is None and self._fitted is None:
-            self._fitted = fit_release(self.domain_, released, self.records_)
-        fitted, support = self._fitted or (released.weights, released.support)
-        assert fitted is not None
-        mask = self.domain_.mask_possible(len(fitted), support)
-        return fitted if mask is None else clear_weights(fitted, mask), support
-
     def synthetic(self, rows: int | None = None) -> Any:
         """Return synthetic records that answer the queries as the release does.
 
@@ -355,11 +337,17 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
         """
         check_is_fitted(self, "released_")
         wanted = min(self.records_, MOST_ROWS) if rows is None else check_count("rows", rows, most=MOST_ROWS)
-        if self.released_.model is not None:
-            return self.domain_.rows(np.arange(wanted), draw_records(self.domain_.queries, self.released_, wanted))
-        weights, support = self.weights()
-        counts = round_weights(self.domain_.queries, weights, wanted, support=support)
-        return self.domain_.rows(np.repeat(np.arange(len(counts)), counts), support)
+        domain, released = self.domain_, self.released_
+        if released.model is not None:
+            return domain.rows(np.arange(wanted), draw_records(domain.queries, released, wanted))
+        if released.weights is None and self._fitted is None:
+            self._fitted = fit_release(domain, released, self.records_)
+        weights, support = self._fitted or (released.weights, released.support)
+        assert weights is not None
+        mask = domain.mask_possible(len(weights), support)
+        weights = weights if mask is None else clear_weights(weights, mask)
+        counts = round_weights(domain.queries, weights, wanted, support=support)
+        return domain.rows(np.repeat(np.arange(len(counts)), counts), support)
 
     def quantiles(self, cells: int) -> Columns:
         """Return the column of thresholds with equally many records in each cell, by the release: to declare it."""

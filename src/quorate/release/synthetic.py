@@ -26,7 +26,7 @@ _TARGET_STEPS = 100  # of the fit of a target to the other columns
 _MOVED = 2.0  # by how much noise of one deviation moves a term of that fit, at most
 _MOVES = 4000  # of rows from one cell to another, at most
 _MOST_CELLS = 200_000  # of a table that are weighted one by one
-PRODUCT_ROWS = 50_000  # made up where no public rows can be weighted
+_PRODUCT_ROWS = 50_000  # made up where no public rows can be weighted
 _LISTED = 2_000_000  # answers up to which moves are tried: each step looks at all of them
 
 
@@ -104,7 +104,7 @@ def fit_release(domain: Domain, released: Released, records: int) -> tuple[Float
     queries, public = domain.queries, domain.public()
     start, support = public if isinstance(public, np.ndarray) else None, None
     if isinstance(queries, Marginals) and (queries.cells or math.inf) > _MOST_CELLS:
-        support = product_support(queries, released.answers, min(PRODUCT_ROWS, 4 * records))
+        support = product_support(queries, released.answers, min(_PRODUCT_ROWS, 4 * records))
         if isinstance(public, Rows):  # public rows first, and some for what they lack
             support = Rows(np.concatenate([public.codes, support.codes]), public.sizes)
         support = support.merged() if queries.possible is None else queries.possible.filter_rows(support.merged())

@@ -98,7 +98,7 @@ class ExpressionWorkload(BoundWorkload):
         return {"query": self.texts[number]}
 
     def _settings(self) -> dict[str, Any]:
-        return {"kind": "expressions", "expressions": list(self.texts)}
+        return {"kind": "expressions", "texts": list(self.texts)}
 
 
 def _parsed(number: int, text: str) -> Expression:

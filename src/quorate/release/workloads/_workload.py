@@ -1,7 +1,8 @@
 """What is asked of a table, before its columns are known."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from inspect import signature
 from pathlib import Path
 from typing import Any, Literal
 
@@ -145,33 +146,22 @@ class Workload:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON object that describes this workload."""
-        settings = {"order": self.order, "column": self.column, "by": list(self.by), "bins": self.bins}
-        document = {"kind": self.kind, **{name: value for name, value in settings.items() if value}}
-        return document | ({"expressions": list(self.texts)} if self.texts else {})
+        settings = asdict(self)
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items() if value}
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> "Workload":
         """Return the workload that a JSON object describes."""
         kind = document.get("kind") if isinstance(document, Mapping) else None
-        takes = {
-            "marginals": ({"order"}, {"bins"}),
-            "thresholds": ({"column"}, {"by", "bins"}),
-            "ranges": ({"column"}, {"by", "bins"}),
-            "hierarchy": ({"column"}, {"by"}),
-            "expressions": ({"expressions"}, set[str]()),
-        }
-        if kind not in takes:
+        if kind not in _KINDS:
             raise InvalidInput(f'a workload needs a "kind", one of {", ".join(_KINDS)}, not {kind!r}')
-        needed, optional = takes[str(kind)]
+        make = getattr(cls, str(kind))
         settings = {name: value for name, value in document.items() if name != "kind"}
-        if not needed <= set(settings) or not set(settings) <= needed | optional:
-            raise InvalidInput(
-                f"a workload of {kind} has {', '.join(sorted(needed))} and may have "
-                f"{', '.join(sorted(optional)) or 'nothing else'}, not {', '.join(settings) or 'nothing'}"
-            )
-        if kind == "expressions":
-            return cls.expressions(settings["expressions"])
-        workload: Workload = getattr(cls, str(kind))(**settings)
+        try:
+            signature(make).bind(**settings)
+        except TypeError as error:
+            raise InvalidInput(f"a workload of {kind}: {error}") from None
+        workload: Workload = make(**settings)
         return workload
 
 
