@@ -61,6 +61,17 @@ def test_more_records_more_epsilon_and_more_public_points_help():
     assert "public records bring the cover's own part" in base.summary()
 
 
+def test_each_change_that_a_plan_names_is_enough_by_itself():
+    settings = {"records": 3_000, "public": 2_000, "alpha": 0.02}
+    short = plan_release(Thresholds(), **settings)
+    [change] = short.nearest
+    assert (short.feasible, change.parameter) == (False, "records")
+    assert plan_release(Thresholds(), **settings | {"records": change.value}).feasible
+    both = plan_release(Thresholds(), **settings | {"records": 2_000, "public": 100})
+    assert both.nearest == ()  # more private records alone leave the cover's own part
+    assert "It would do" not in both.summary()
+
+
 def test_public_data_cannot_help_stumps():
     few = plan_release(Stumps(features=1_000, binary=True), records=100, public=0, alpha=0.05)
     assert "public data cannot help" in few.summary()

@@ -119,15 +119,18 @@ def plan_release(
 
 
 def _list_changes(figures: Mapping[str, Any]) -> tuple[Change, ...]:
-    """Return about how many records bring each part of the error within half of alpha, the other number unchanged.
+    """Return about how many records bring the one part of the error that is too large within half of alpha.
 
-    If both parts are too large, both numbers must grow: more public records make more cells to measure.
+    If both parts are too large, no change of one number is enough.
     """
     parts = (("records", "private", "error", "private_needed"), ("public", "public", "cover", "public_needed"))
+    large = [part for part in parts if figures[part[2]] > figures["alpha"] / 2]
+    if len(large) > 1:
+        return ()
     return tuple(
         Change(parameter, figures[needed], None, f"collect about {figures[needed]:,} {adjective} records")
-        for parameter, adjective, part, needed in parts
-        if figures[part] > figures["alpha"] / 2 and figures[needed] is not None
+        for parameter, adjective, _, needed in large
+        if figures[needed] is not None
     )
 
 
