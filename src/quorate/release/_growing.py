@@ -33,7 +33,7 @@ from quorate.release._saved import spent_budget
 from quorate.release._update_files import KeptUpdate, UpdateFiles
 from quorate.release.domain import Domain, SealedCounts, make_domain, read_domain
 from quorate.release.engines import ENGINES, expected_errors
-from quorate.release.engines.base import Measurement, MeasuringEngine, Planned, Released, check_private, histogram_scale
+from quorate.release.engines.base import Measurement, MeasuringEngine, Planned, check_private, histogram_scale
 from quorate.release.people import PERSON, RECORD, Counted, Update, release_claim
 from quorate.release.workloads.marginals import Errors, weigh_queries
 
@@ -257,7 +257,7 @@ class GrowingRelease(SavedModel):
                 "groups says whose records they are, where records_per_person was declared, and only there"
             )
 
-    def _check_measurement(self, plan: Plan, records: int) -> Measurement[Released]:
+    def _check_measurement(self, plan: Plan, records: int) -> Measurement:
         """Return what the plan measures; refuse what was not paid for, and counts that are not exact."""
         measurement = self._measurement(plan)
         if self._paid(measurement, plan.sums) != plan.mechanism.squared_sensitivities:  # proof: step 7
@@ -304,17 +304,17 @@ class GrowingRelease(SavedModel):
         )
         return Plan(engine.name, measurement.planned, scale / total, sums, mechanism)
 
-    def _paid(self, measurement: Measurement[Released], sums: RunningSums) -> tuple[int, ...]:
+    def _paid(self, measurement: Measurement, sums: RunningSums) -> tuple[int, ...]:
         """Return by how much a record, or a person, changes each part of all updates together, squared."""
         inflated = sums.squared_length * self._counted.records_per_person**2  # proof: step 7
         return tuple(square * inflated for square in measurement.squares)
 
-    def _measurement(self, plan: Plan) -> Measurement[Released]:
+    def _measurement(self, plan: Plan) -> Measurement:
         engine = ENGINES[plan.engine]
         assert isinstance(engine, MeasuringEngine)
         return engine.measurement(self.queries_, self.domain_.public(), plan.noise, plan.planned)
 
-    def _vectors(self, measurement: Measurement[Released], data: Any) -> list[Integers]:
+    def _vectors(self, measurement: Measurement, data: Any) -> list[Integers]:
         """Return the vectors of an update's records; of no records, as many zeros as others have entries."""
         if data is None:
             return [np.zeros(len(part), dtype=np.int64) for part in self._kept[0].noisy]

@@ -77,7 +77,6 @@ def plan_release(
         raise Infeasible(
             "no engine can answer these queries: they are too many; ask fewer, or pass fewer public points"
         )
-    error, cover = forecasts[0].error, domain.share(beta)
     alone = min(1.0, math.sqrt(math.log(2 * domain.queries.count / beta) / (2 * size))) if size else 1.0
     figures: dict[str, Any] = {
         "subject": subject.kind if isinstance(subject, Workload) else type(subject).__name__,
@@ -90,8 +89,8 @@ def plan_release(
         "cells": domain.queries.cells,
         "queries": domain.queries.count,
         "engine": forecasts[0].engine,
-        "error": error,
-        "cover": cover,
+        "error": forecasts[0].error,
+        "cover": domain.share(beta),
         "public_alone": alone,
         "engines": tuple(forecasts),
         "private_needed": _private_needed(forecast, target=alpha / 2),
@@ -101,15 +100,20 @@ def plan_release(
     sentences = _write_sentences(subject, figures)
     if auto_cuts is not None:
         sentences.append("A tenth of the budget finds cuts: this is for as many cells as there may be.")
+    return _make_plan(figures, sentences)
+
+
+def _make_plan(figures: dict[str, Any], sentences: list[str]) -> Plan:
+    error, cover, alpha = figures["error"], figures["cover"], figures["alpha"]
     text = (
-        f"{records} private and {size} public records, asked for {figures['subject']}: expected largest error "
-        f"{error:.3g} by the engine {figures['engine']!r}, and {cover:.3g} for the cover itself."
+        f"{figures['records']} private and {figures['public']} public records, asked for {figures['subject']}: "
+        f"expected largest error {error:.3g} by the engine {figures['engine']!r}, and {cover:.3g} for the cover itself."
     )
     feasible = error + cover <= alpha
     return Plan(
         family="release",
         feasible=feasible,
-        keywords={"epsilon": epsilon, "delta": delta, "engine": figures["engine"]},
+        keywords={name: figures[name] for name in ("epsilon", "delta", "engine")},
         figures=figures | {"sentences": tuple(sentences)},
         text=" ".join([text, *sentences]),
         shortage="" if feasible else f"{error + cover:.3g} is above alpha = {alpha:g}",

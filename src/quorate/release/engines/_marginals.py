@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -49,7 +49,6 @@ from quorate.release.engines.base import (
 )
 from quorate.release.queries import Marginals, Queries
 
-Made = TypeVar("Made")
 _FIRST, _SCORES, _EACH = 0.7, 0.025, 0.025  # of the budget: the first part, all scores, a chosen marginal
 _MOST = 10  # marginals that are chosen: something is left for the last part
 _BEFORE = 0.2  # of the first precision of a component: how it is known before anything is measured, in a band
@@ -79,8 +78,8 @@ class MeasuredMarginals:
 
 
 def marginal_measurement(
-    queries: Marginals, noise: float, finish: Callable[[MeasuredMarginals, int], Made], planned: Planned = None
-) -> Measurement[Made]:
+    queries: Marginals, noise: float, finish: Callable[[MeasuredMarginals, int], Released], planned: Planned = None
+) -> Measurement:
     """Return the marginals of the best strategy, and what is made of them and of the number of records."""
     if planned is None:
         plan = plan_marginals(queries, noise)
@@ -88,7 +87,7 @@ def marginal_measurement(
     cliques, shares = planned
     measured = Marginals(queries.sizes, cliques)
 
-    def finish_tables(noisy: Any, scales: Any, records: int) -> Made:
+    def finish_tables(noisy: Any, scales: Any, records: int) -> Released:
         pairs = zip((part / records for part in noisy), (scale / records for scale in scales), strict=True)
         parts = without_impossible(queries, dict(zip(cliques, pairs, strict=True)))
         tables, deviations = zip(*parts.values(), strict=True)
@@ -110,7 +109,7 @@ class ResidualEngine(MeasuringEngine):
         plan = plan_marginals(queries, scale)
         return expected_largest(scale * math.sqrt(float(plan.variances.max())), queries.count)
 
-    def _measure(self, queries: Any, public: Public, noise: float, planned: Planned) -> Measurement[Released]:
+    def _measure(self, queries: Any, public: Public, noise: float, planned: Planned) -> Measurement:
         def fit_table(measured: MeasuredMarginals, records: int) -> Released:
             return release_tables(queries, measured.noisy, self.name, records=records)
 

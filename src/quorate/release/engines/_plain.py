@@ -45,7 +45,7 @@ class PlainEngine(MeasuringEngine):
         different = queries.count if best == "queries" else min(queries.count, queries.cells or 1)
         return expected_largest(deviation, different) / records if deviation < math.inf else math.inf
 
-    def _measure(self, queries: Any, public: Public, noise: float, planned: Planned) -> Measurement[Released]:
+    def _measure(self, queries: Any, public: Public, noise: float, planned: Planned) -> Measurement:
         """Return the marginals, or the queries or the cells."""
         if isinstance(queries, Marginals):
             finish = partial(self._marginals, queries)
@@ -110,7 +110,7 @@ class LevelsEngine(MeasuringEngine):
         deviations = np.sqrt(add_up(queries, [np.zeros(size) for size in queries.sizes], noise, 0.0)[1])
         return expected_largest(float(deviations.max()), queries.count)
 
-    def _measure(self, queries: Any, public: Public, noise: float, planned: Planned) -> Measurement[Released]:
+    def _measure(self, queries: Any, public: Public, noise: float, planned: Planned) -> Measurement:
         def finish(noisy: Any, scales: Any, records: int) -> Released:
             return self._combine_levels(queries, [part / records for part in noisy], np.array(scales) / records)
 

@@ -266,7 +266,7 @@ class PrefixEngine(MeasuringEngine):
         largest = expected_largest(deviation, max(queries.cells // 8, 1))  # neighbours err alike
         return largest * (1.0 if isinstance(queries, Prefixes) else 2.0) / records
 
-    def _measure(self, queries: Any, public: Public, noise: float, planned: Planned) -> Measurement[Released]:
+    def _measure(self, queries: Any, public: Public, noise: float, planned: Planned) -> Measurement:
         """Return the cells of the lines, or of the grid, multiplied by the factor."""
         if isinstance(queries, BoxRanges):
             grid = make_grid(queries.shape)

@@ -192,7 +192,7 @@ class ReweightingEngine(MeasuringEngine):
             posterior_errors(queries.answers(public) / amount, errors, _trust(records, amount), amount)
         )
 
-    def _measure(self, queries: Any, public: Public, noise: float, planned: Planned) -> Measurement[Released]:
+    def _measure(self, queries: Any, public: Public, noise: float, planned: Planned) -> Measurement:
         if not isinstance(public, Rows) or public.sizes != queries.sizes or not public.weights.sum() > 0:
             raise InvalidInput("reweighting takes public Rows over the columns of the marginals; use engine='residual'")
 

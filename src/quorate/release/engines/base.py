@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,7 +25,6 @@ from quorate.release.queries import NOTHING, BoxRanges, Levels, Marginals, Prefi
 Public = Rows | NDArray[np.float64] | None
 
 _TWO_SIDED = 1.959963984540054  # standard deviations that hold 95% of a Gaussian
-Made = TypeVar("Made")
 Planned = tuple[tuple[Clique, ...], tuple[float, ...]] | None  # marginals to measure, and the share of each
 
 
@@ -294,7 +293,7 @@ def simplex_marginals(queries: Marginals, answers: Floats) -> Floats:
 
 
 @dataclass(frozen=True)
-class Measurement(Generic[Made]):
+class Measurement:
     """What is measured: vectors of whole numbers, linear in the records, and what is made of them with noise.
 
     A replaced record changes vector k by at most `squares[k]`, squared and summed up; no record adds more than
@@ -304,7 +303,7 @@ class Measurement(Generic[Made]):
 
     squares: tuple[int, ...]
     vectors: Callable[[Private], list[Integers]]
-    finish: Callable[[Sequence[Integers | Floats], Sequence[float], int], Made]
+    finish: Callable[[Sequence[Integers | Floats], Sequence[float], int], Released]
     shares: tuple[float, ...] | None = None
     largest: int = 1
     cliques: tuple[Clique, ...] = ()
@@ -315,9 +314,7 @@ class Measurement(Generic[Made]):
         return (self.cliques, self.shares) if self.cliques and self.shares else None
 
 
-def measure_once(
-    plan: Callable[[float], Measurement[Made]], private: Private, budget: Budget, noise: Any = None
-) -> Made:
+def measure_once(plan: Callable[[float], Measurement], private: Private, budget: Budget, noise: Any = None) -> Released:
     """Measure what is planned for this deviation of a share in a lone histogram, and return what is made of it."""
     alone = NoisyVector.for_budget(budget, squared_sensitivities=(2,)).scales[0]
     planned = plan(alone / private.records)
@@ -326,23 +323,10 @@ def measure_once(
     return planned.finish(noisy, mechanism.scales, private.records)
 
 
-def measure_rest(plan: Callable[[float], Measurement[Made]], private: Private, vectors: NoisyVectors) -> Made:
-    """Measure what is planned with all that is left after releases before it: ../PROOF.md, step 9."""
-    planned = plan(vectors.scale(squared_sensitivity=2, fraction=1.0) / private.records)
-    noisy, scales = vectors.release_rest(
-        planned.vectors(private),
-        squared_sensitivities=planned.squares,
-        shares=planned.shares or (1.0,) * len(planned.squares),
-    )
-    return planned.finish(noisy, scales, private.records)
-
-
 class MeasuringEngine(Engine):
     """An engine that measures fixed vectors of counts once: all else is made of what was measured."""
 
-    def measurement(
-        self, queries: Queries, public: Public, noise: float, planned: Planned = None
-    ) -> Measurement[Released]:
+    def measurement(self, queries: Queries, public: Public, noise: float, planned: Planned = None) -> Measurement:
         """Return what to measure, by public numbers: `noise` is the deviation of a share in a lone histogram.
 
         What was `planned` before is measured again, where several plans were possible.
@@ -353,12 +337,20 @@ class MeasuringEngine(Engine):
         return self._measure(queries, public, noise, planned)
 
     @abstractmethod
-    def _measure(self, queries: Any, public: Public, noise: float, planned: Planned) -> Measurement[Released]:
+    def _measure(self, queries: Any, public: Public, noise: float, planned: Planned) -> Measurement:
         """Return what to measure of queries that this engine answers."""
 
     def run_rest(self, queries: Queries, data: Any, vectors: NoisyVectors) -> Released:
-        """Return the released answers, paid with all that is left after other releases."""
-        return measure_rest(partial(self.measurement, queries, None), check_private(queries, data), vectors)
+        """Return the released answers, paid with all that is left after other releases: ../PROOF.md, step 9."""
+        private = check_private(queries, data)
+        alone = vectors.scale(squared_sensitivity=2, fraction=1.0) / private.records
+        planned = self.measurement(queries, None, alone)
+        noisy, scales = vectors.release_rest(
+            planned.vectors(private),
+            squared_sensitivities=planned.squares,
+            shares=planned.shares or (1.0,) * len(planned.squares),
+        )
+        return planned.finish(noisy, scales, private.records)
 
     def _run(self, queries: Queries, data: Any, public: Public, budget: Budget, noise: Any) -> Released:
         return measure_once(partial(self.measurement, queries, public), check_private(queries, data), budget, noise)
