@@ -73,13 +73,9 @@ class Factor:
 
 def _times(first: NDArray[np.float64] | Integers, second: NDArray[np.float64] | Integers) -> Floats:
     """Return the product of two series, cut to the length of the first."""
-    left_series, right_series = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
-    product = (
-        np.convolve(left_series, right_series)
-        if left_series.size <= 64
-        else signal.fftconvolve(left_series, right_series)
-    )
-    return np.asarray(product[: left_series.size])
+    series = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
+    product = np.convolve(*series) if len(first) <= 64 else signal.fftconvolve(*series)
+    return np.asarray(product[: len(first)])
 
 
 def _reciprocal(series: Floats) -> Floats:
@@ -116,14 +112,11 @@ def _squared_sensitivity(coefficients: Integers, lines: int) -> int:
     Terms are not negative, so that leaving the product out is a bound; columns of two lines have no product.
     """
     cells = coefficients.size
-    if lines > 1:
+    if lines > 1 or cells > _EXACT_SEARCH:
         return 2 * sum(int(term) ** 2 for term in coefficients)
     if cells == 1:
         return 1
-    upto = np.cumsum(coefficients.astype(object) ** 2) if cells <= _EXACT_SEARCH else None
-    if upto is None:
-        total = sum(int(term) ** 2 for term in coefficients)
-        return 2 * total
+    upto = np.cumsum(coefficients.astype(object) ** 2)
     products = np.correlate(coefficients, coefficients, mode="full")[cells:]  # whole numbers, exact
     return int(max(upto[-1] + upto[cells - 1 - gap] - 2 * int(products[gap - 1]) for gap in range(1, cells)))
 
