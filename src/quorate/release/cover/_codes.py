@@ -27,7 +27,12 @@ class RowCover(Cover):
 
     def count(self, records: Any) -> Rows:
         """Return the records as rows of codes: what an engine takes."""
-        points = read_points(records, features=self.concept.features)
+        points, columns = read_points(records, features=self.concept.features), len(self.queries.sizes)
+        if len(points) * columns > _MOST_CODES:
+            raise Infeasible(
+                f"{len(points)} records of {columns} columns have more than {_MOST_CODES} codes; pass fewer public "
+                "points, fewer features or a shorter list"
+            )
         return Rows(self._codes(points), self.queries.sizes)
 
     def rows(self, cells: Whole, support: Rows | None) -> Points:
@@ -111,13 +116,7 @@ class StumpCover(RowCover):
         super().__init__(concept, points, Marginals((3,) * max(1, columns), cliques))
 
     def _codes(self, points: Points) -> NDArray[np.int64]:
-        columns = len(self.queries.sizes)
-        if len(points) * columns > _MOST_CODES:
-            raise Infeasible(
-                f"{len(points)} records and {columns} cuts have more than {_MOST_CODES} codes; "
-                "pass fewer public points, or fewer features"
-            )
-        codes = np.full((columns, len(points)), 2, dtype=np.int64)
+        codes = np.full((len(self.queries.sizes), len(points)), 2, dtype=np.int64)
         for feature, axis in enumerate(self._axes):
             values = points[:, feature]
             usable = (values == 0) | (values == 1) if self._binary else np.isfinite(values)
@@ -170,11 +169,6 @@ class FiniteCover(RowCover):
         super().__init__(concept, points, Marginals((3,) * len(self._members), cliques))
 
     def _codes(self, points: Points) -> NDArray[np.int64]:
-        if len(points) * len(self._members) > _MOST_CODES:
-            raise Infeasible(
-                f"{len(points)} records and {len(self._members)} queries have more than {_MOST_CODES} codes; "
-                "pass a shorter list"
-            )
         usable = which_finite(points)
         codes = np.full((len(self._members), len(points)), 2, dtype=np.int64)
         for column, member in enumerate(self._members):

@@ -78,7 +78,7 @@ class HalfspaceCover(CellCover):
         check_points(len(self._public))
         self.lines, self._numbers = _parting_lines(self._public)
         faces, self._centres = find_points(self.lines)
-        self._scale_lines, self._offsets = _scale_lines(self.lines)
+        self._normals, self._offsets = _scale_lines(self.lines)
         self._words, marks = _mark_faces(faces)
         self._faces = np.argsort(marks)
         self._marks = marks[self._faces]
@@ -102,7 +102,7 @@ class HalfspaceCover(CellCover):
         for start in range(0, len(points), step):
             part = points[start : start + step]
             with np.errstate(all="ignore"):
-                values = part @ self._scale_lines
+                values = part @ self._normals
                 values -= self._offsets
                 # A value is rounded by less than 2**-51 of the sizes that it is made of; slopes and offsets, too.
                 bounds = (np.abs(part).sum(axis=1) + np.abs(self._offsets).max(initial=0)) * 2.0**-49 + 1e-290

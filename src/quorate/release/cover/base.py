@@ -35,6 +35,7 @@ _GHOSTS = (4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512)  # sizes of the ghos
 
 def cover_share(concept: Concept, points: int, beta: float) -> float:
     """Return a bound on how much of the population a hypothesis and its query of the cover differ on."""
+    points, beta = check_count("points", points, least=0), check_rate("beta", beta)
     if isinstance(concept, Conjunctions) or (isinstance(concept, Stumps) and concept.binary):
         return 0.0  # every hypothesis is a query
     if isinstance(concept, Finite):
@@ -53,7 +54,6 @@ def gap_share(points: int, beta: float, gaps: int = 1) -> float:
     independent points holds more than g with probability (1 - g)**points, and ties only make gaps smaller. `gaps` is
     how many gaps a hypothesis can be wrong on; each is at most the largest.
     """
-    points, beta = check_count("points", points, least=0), check_rate("beta", beta)
     largest = -math.expm1(math.log(beta / (points + 1)) / points) if points else 1.0
     return min(1.0, gaps * largest)
 
@@ -63,7 +63,6 @@ def list_share(members: int, points: int, beta: float) -> float:
 
     A pair that differs on more than g agrees on all points with probability (1 - g)**points at most.
     """
-    points, beta = check_count("points", points, least=0), check_rate("beta", beta)
     pairs = math.comb(members, 2)
     if pairs == 0:
         return 0.0
@@ -78,7 +77,6 @@ def pair_share(concept: Concept, points: int, beta: float) -> float:
     it differs, and none of the sample. Given both samples together, that has probability (g choose k) over (points + g
     choose k) at most for one pair, and there are no more kinds of pairs than pairs of dichotomies.
     """
-    points, beta = check_count("points", points, least=0), check_rate("beta", beta)
     return min([1.0, *(_ghost_share(concept, points, beta, max(1, points * eighths // 8)) for eighths in _GHOSTS)])
 
 

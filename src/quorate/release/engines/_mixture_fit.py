@@ -14,6 +14,7 @@ for all pairs lets noise into those that are not tied (block shrinkage: James an
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -93,10 +94,9 @@ class Misfit:
         """Return the same with more weight on cells of which a fit is further from the best estimate than noise
         explains.
         """
-        heavier = Misfit(self.sizes, {})
-        heavier.cells = self.cells
+        heavier = copy(self)
         heavier.one, heavier.one_weight = self.one.copy(), self.one_weight.copy()
-        heavier.two, heavier.two_weight = self.two, self.two_weight.copy()
+        heavier.two_weight = self.two_weight.copy()
         heavier.groups = [replace(group, weight=group.weight.copy()) for group in self.groups]
         weights = {clique: group.weight[index] for group in heavier.groups for clique, index in group.slices.items()}
         for clique, (table, deviation) in checked.items():
