@@ -282,7 +282,7 @@ def describe_models(models, home):
     told["student"] = models["student"].student_.predict(QUERIES).tolist()
     told["linear"] = [models["linear"].coef_.tolist(), models["linear"].intercept_.tolist()]
     for name in ("release", "line"):
-        told[name] = {"spent": models[name].released_.spent.renyi, "engine": models[name].engine_}
+        told[name] = {"engine": models[name].engine_}
     for name in ("online", "growing"):
         told[name] = {"spent": models[name].budget_.spent().renyi}
     told["claims"] = {name: str(model.claim_) for name, model in models.items() if hasattr(model, "claim_")}
