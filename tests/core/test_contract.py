@@ -5,13 +5,14 @@ import dataclasses
 import functools
 import os
 import pickle
-import threading
+from contextlib import suppress
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from mechanism_cases import INSTANCES, THRESHOLD
+from planted.bug import run_together
 from quorate import Budget, BudgetSpent, Cost, InvalidInput, RunEnded, WrongProcess
 from quorate.auditing._plays import SeededNoise
 from quorate.core.mechanisms import NO_QUORUM, Dissent, Quorum, SoftMajority, StabilityTest
@@ -313,17 +314,11 @@ def test_threads_share_one_run():
     mechanism, met = fresh("quorum"), []
 
     def ask():
-        for _ in range(5):
-            try:
+        with suppress(RunEnded):
+            for _ in range(5):
                 met.append(int((mechanism.answers(split_votes(mechanism, 1)).labels == NO_QUORUM).sum()))
-            except RunEnded:
-                return
 
-    threads = [threading.Thread(target=ask) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_together(8, ask)
     assert sum(met) == mechanism.no_quorums
 
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from planted.bug import run_together
 from quorate import Budget, BudgetSpent, Cost, InvalidInput
 from quorate.compute.ensemble import Ensemble
 from quorate.core.answerers import Votes
@@ -155,11 +156,8 @@ def test_two_who_wait_for_each_other_do_not_wait_for_long(make, monkeypatch):
         except BudgetSpent:
             budgets[which].return_unused(all=True)
 
-    threads = [threading.Thread(target=spend, args=(which,)) for which in (0, 1)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(timeout=300)
+    places = iter((0, 1))
+    run_together(2, lambda: spend(next(places)))
     assert sum(granted) + left_in(ledgers[0]) == 64
     assert ledgers[0].verify().sound
 

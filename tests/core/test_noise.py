@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from planted.bug import run_together
 from quorate import InvalidInput, WrongProcess
 from quorate.auditing._plays import SeededNoise
 from quorate.core._noise import SystemNoise, system_noise
@@ -172,18 +173,9 @@ def test_a_child_with_its_parents_process_number_is_refused(monkeypatch):
 
 
 def test_threads_never_share_a_draw():
-    noise, drawn = SystemNoise(), []
-
-    def work():
-        for _ in range(50):
-            drawn.append(noise.laplace(2.0**40, 20))
-
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    values = np.concatenate(drawn)
+    noise = SystemNoise()
+    drawn = run_together(4, lambda: [noise.laplace(2.0**40, 20) for _ in range(50)])
+    values = np.concatenate([draw for draws in drawn for draw in draws])
     assert values.size == 4000
     # At this scale two of the draws are equal by chance once in 500,000 runs, two pairs of them once in 10**11. Threads
     # that share a request share all of its 20 draws.

@@ -101,3 +101,20 @@ class AnnouncingLock:
         """Wait until a thread waits for this lock, or the condition holds."""
         while not condition() and not self.contended.wait(0.002):
             pass
+
+
+def run_together(count: int, work: Callable[[], Any]) -> list[Any]:
+    """Return what `work` gives in each of this many threads, which start together."""
+    results: list[Any] = []
+    together = threading.Barrier(count)
+
+    def run() -> None:
+        together.wait(timeout=300)
+        results.append(work())
+
+    workers = [threading.Thread(target=run) for _ in range(count)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(timeout=300)
+    return results

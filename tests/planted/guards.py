@@ -6,15 +6,13 @@ row. Every attack is deterministic: where threads must meet, they wait for each 
 
 import itertools
 import math
-import threading
-from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from planted.bug import AnnouncingLock, Caught, PlantedBug, kind_bug, replaced, twin_bug
+from planted.bug import AnnouncingLock, Caught, PlantedBug, kind_bug, replaced, run_together, twin_bug
 from quorate.auditing._plays import SeededNoise
 from quorate.core.errors import BudgetSpent, InvalidInput
 from quorate.core.mechanisms import Quorum
@@ -71,25 +69,9 @@ def admit_at_once(kind: type[CutoffRun]) -> Caught:
     noise: Any = _Meeting(4, lock)
     run = kind(_CUTOFF, noise=noise, limit=_CUTOFF.allowed)
     run._lock = lock
-    let_in = _in_threads(4, lambda: run.admit([True] * (_CUTOFF.most + 1)))
+    let_in = run_together(4, lambda: run.admit([True] * (_CUTOFF.most + 1)))
     evidence = f"four threads were let in with {sum(let_in)} no-quorums, and {_CUTOFF.most} is the most"
     return Caught("threads that meet", evidence, found=sum(let_in) > _CUTOFF.most)
-
-
-def _in_threads(count: int, work: Callable[[], int]) -> list[int]:
-    results: list[int] = []
-    started = threading.Barrier(count)
-
-    def run() -> None:
-        started.wait()
-        results.append(work())
-
-    workers = [threading.Thread(target=run) for _ in range(count)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    return results
 
 
 class _UnpaidRun(Run):

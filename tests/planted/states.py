@@ -6,7 +6,6 @@ The attacks are on states: a fork, a restart, two threads that spend at once, tw
 import math
 import os
 import tempfile
-import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -17,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from planted.bug import Caught, PlantedBug, twin_bug
+from planted.bug import Caught, PlantedBug, run_together, twin_bug
 from quorate.auditing._plays import SeededNoise
 from quorate.compute.ensemble import Ensemble
 from quorate.compute.ensemble.estimators import EstimatorTeachers
@@ -150,23 +149,15 @@ def spend_at_once(budget: Budget) -> Caught:
 
 def _let_through(budget: Budget) -> float:
     """Return what eight threads spend that start together."""
-    accepted: list[float] = []
-    together = threading.Barrier(8)
 
-    def spend() -> None:
-        together.wait(timeout=300)
+    def spend() -> float:
         try:
             budget.spend(Cost(renyi=0.5))
         except BudgetSpent:
-            return
-        accepted.append(0.5)
+            return 0.0
+        return 0.5
 
-    workers = [threading.Thread(target=spend) for _ in range(8)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join(timeout=300)
-    return sum(accepted)
+    return sum(run_together(8, spend))
 
 
 class SharedAnswers(KeptAnswers):

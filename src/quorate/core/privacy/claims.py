@@ -22,7 +22,7 @@ class Total:
 
     epsilon: float
     delta: float
-    unit: str = "record"  # which every account protects: a folder may be older than this word
+    unit: str
 
     def __str__(self) -> str:
         pair = f"({text_up(self.epsilon)}, {text_up(self.delta)})"
