@@ -67,7 +67,7 @@ def overhead_figures(quick: bool) -> Iterator[Figure]:
             classes=[0, 1],
             **settings,  # type: ignore[arg-type]
         ).fit(X, y)
-        teachers = classifier.session_.answerer.ensemble.fitted
+        teachers = classifier.session_.answerer.ensemble.electorate
         trees = [model for model, _ in teachers.fitted if model is not None]
         added, share = [], []
         for _ in range(rounds):

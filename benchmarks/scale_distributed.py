@@ -126,7 +126,7 @@ class Marked(NamedTuple):
         stream, rows = TableStream(self.folder), SpilledRows(4, memory=10**9, dealer=Dealer(self.key))
         with closing(spill_rows(stream, Encoding(self.schema(), _CLASSES), rows)):
             ensemble = rows.ensemble(teachers=self.teachers, held_out=0, estimator=estimator, classes=2)[0]
-            return ensemble.fitted.votes(queries)
+            return ensemble.electorate.votes(queries)
 
     def fitted(self, engine: Any, estimator: Any) -> PrivateClassifier:
         """Return a classifier whose teachers are fitted on a cluster."""
@@ -167,7 +167,7 @@ def _drive(pipe: Any, name: EngineName, workers: int, table: Marked, kills: bool
         estimator = Mortal(folder=str(table.folder), driver=os.getpid())
         Path(table.folder, "fit").touch()
     classifier = table.fitted(_start_cluster(name, workers), estimator)
-    electorate = classifier.session_.answerer.ensemble.fitted
+    electorate = classifier.session_.answerer.ensemble.electorate
     first = electorate.votes(queries)
     classifier.predict(queries[:_QUERIES])
     if kills:
@@ -279,7 +279,7 @@ def _accuracies(folder: Path, repeat: int) -> tuple[float, float, float]:
         warnings.simplefilter("ignore")
         pooled = PrivateClassifier(**_TERMS | {"classes": [0, 1]}, aggregator="noisy_max").fit(X, y)
     assert isinstance(pooled.mechanism_, NoisyMax)
-    one = pooled.session_.answerer.ensemble.fitted.votes(queries)
+    one = pooled.session_.answerer.ensemble.electorate.votes(queries)
     sites = _site_votes(_columns(X), y, site_numbers(occupations, repeat), _columns(queries))
     teachers = sum(int(votes[0].sum()) for votes in sites)
     shared = DistributedMax.calibrate(**_TERMS, teachers=teachers, sites=_SITES, corrupt=_CORRUPT)
@@ -316,6 +316,6 @@ def _site_votes(X: Floats, y: Integers, numbers: Integers, asked: Floats) -> lis
         deal, _ = deal_units(units, count, teachers=max(1, rows.size // _ROWS))
         fitted = Ensemble.fit(
             X[rows], y[rows], deal, estimator=LogisticRegression(C=4.0, fit_intercept=False), classes=2
-        ).fitted
+        ).electorate
         votes.append(fitted.votes(asked))
     return votes

@@ -216,7 +216,7 @@ def engines():
 
 def boundary_queries(classifier):
     """Return a query on the boundary of each linear teacher, up to rounding."""
-    scores = classifier.session_.answerer.ensemble.fitted.arrays()["scores"][:, -1]
+    scores = classifier.session_.answerer.ensemble.electorate.arrays()["scores"][:, -1]
     weights, intercepts = scores[:, :-1], scores[:, -1:]
     return -intercepts * weights / (weights**2).sum(axis=1, keepdims=True)
 
@@ -272,8 +272,8 @@ def describe_models(models, home):
     for name in ("quorum", "noisy_max", "trees"):
         answerer = models[name].session_.answerer
         told[name] = {
-            "ballots": answerer.ensemble.fitted.votes(QUERIES).tolist(),
-            "boundary": answerer.ensemble.fitted.votes(boundary).tolist(),
+            "ballots": answerer.ensemble.electorate.votes(QUERIES).tolist(),
+            "boundary": answerer.ensemble.electorate.votes(boundary).tolist(),
             "cost": [str(quanta) for quanta in to_quanta(answerer.row_cost())],
             "spent": models[name].session_.budget.spent().renyi,
             "capacity": [str(quanta) for quanta in models[name].session_.budget.quanta()],

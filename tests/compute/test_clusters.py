@@ -133,13 +133,13 @@ def fitted_here(source, schema, key, **fitting):
     read = spill_rows(stream, Encoding(schema, CLASSES), rows)
     made = read.ensemble(**{"held_out": 0, "classes": 2, **fitting})[0]
     rows.close()
-    return made.fitted
+    return made.electorate
 
 
 def fitted_there(engine, source, schema, key, **fitting):
     table = ClusterTable(source, engine, dealer=Dealer(key))
     rows = table.dealt(Encoding(schema, CLASSES), features=3, by_person=schema.groups is not None)
-    return rows.ensemble(**{"held_out": 0, "classes": 2, **fitting})[0].fitted
+    return rows.ensemble(**{"held_out": 0, "classes": 2, **fitting})[0].electorate
 
 
 # ---------------------------------------------------------------- the same deal, the same teachers, the same ballots
@@ -213,7 +213,7 @@ def test_where_the_cluster_is_gone_nothing_is_charged_and_later_it_goes_on(folde
     made.predict(QUERIES)
     assert made.spent_epsilon() == spent > 0, "answered before"
     other = PrivateClassifier(**SETTINGS).fit_table(folder, SCHEMA, cluster=Here())
-    other.session_.answerer.ensemble.fitted._engine.lost = 1
+    other.session_.answerer.ensemble.electorate._engine.lost = 1
     other.predict(QUERIES)
     assert other.spent_epsilon() == spent, "charged once"
     made.session_.close()
@@ -356,16 +356,16 @@ def test_a_model_of_a_cluster_is_saved_with_its_teachers_and_goes_on_anywhere(fo
     for learner in ("logistic", "random tree"):
         made = PrivateClassifier(LEARNERS[learner], **SETTINGS | {"teachers": 60})
         made.fit_table(folder, SCHEMA, cluster=Here())
-        there = made.session_.answerer.ensemble.fitted
+        there = made.session_.answerer.ensemble.electorate
         path = save(made, tmp_path / learner)
         first = made.predict(QUERIES[:10]).tolist()
         made.session_.close()
         loaded = load(path)
-        here = loaded.session_.answerer.ensemble.fitted
+        here = loaded.session_.answerer.ensemble.electorate
         assert (here.votes(QUERIES) == there.votes(QUERIES)).all()
         assert loaded.predict(QUERIES[:10]).tolist() == first
         loaded.place_teachers(engine := Here())
-        placed = loaded.session_.answerer.ensemble.fitted
+        placed = loaded.session_.answerer.ensemble.electorate
         assert isinstance(placed, ClusterTeachers)
         assert (placed.votes(QUERIES) == there.votes(QUERIES)).all()
         engine.lost = 1

@@ -113,7 +113,7 @@ def test_a_run_that_ends_among_queries_that_are_counted_ahead_answers_none_of_th
     session.block = 16
     X = np.arange(1.0, 1001.0)[:, np.newaxis]
     X[[3, 100, 400, 401], 0] *= -1
-    session.answerer.ensemble.fitted.votes = lambda X: np.where(X > 0, [[0, 500]], [[250, 250]])
+    session.answerer.ensemble.electorate.votes = lambda X: np.where(X > 0, [[0, 500]], [[250, 250]])
     told = session.ask(X)
     assert (told.labels[:400] == np.where(X[:400, 0] > 0, 1, -1)).all()
     assert told.refused.tolist() == [False] * 401 + [True] * 599

@@ -164,7 +164,7 @@ def test_a_chunk_with_one_class_or_none_still_votes():
     deal = Deal.of([[0, 1], [2, 3], []])
     for estimator in (LogisticRegression(), DecisionTreeClassifier()):
         ensemble = Ensemble.fit(X, codes, deal, estimator=estimator, classes=3)
-        assert ensemble.fitted.ballots(np.array([[0.0], [1.0]])).tolist() == [[0, 2, 0], [1, 2, 0]]
+        assert ensemble.electorate.ballots(np.array([[0.0], [1.0]])).tolist() == [[0, 2, 0], [1, 2, 0]]
 
 
 class Picky(DecisionTreeClassifier):
@@ -207,12 +207,12 @@ def test_one_query_does_not_decide_the_ballot_of_another():
     deal, _ = deal_units(*unit_numbers(400), teachers=20)
     ensemble = Ensemble.fit(X, (X[:, 0] > 0).astype(int), deal, estimator=DecisionTreeClassifier(), classes=2)
     queries = X[:60].copy()
-    alone = ensemble.fitted.ballots(queries)
+    alone = ensemble.electorate.ballots(queries)
     queries[31] = 1e300
-    together = ensemble.fitted.ballots(queries)
+    together = ensemble.electorate.ballots(queries)
     others = np.arange(60) != 31
     assert (alone[others] == together[others]).all()
-    assert (ensemble.fitted.votes(queries)[others] == ensemble.fitted.votes(X[:60])[others]).all()
+    assert (ensemble.electorate.votes(queries)[others] == ensemble.electorate.votes(X[:60])[others]).all()
 
 
 class Chatty(DecisionTreeClassifier):
@@ -228,7 +228,7 @@ def test_classifiers_in_two_threads_are_silent_and_leave_the_filters_alone():
     deal, _ = deal_units(*unit_numbers(200), teachers=20)
     ensembles = [fit_estimators(Chatty(), X, (X[:, 0] > 0).astype(int), deal, classes=2) for _ in range(2)]
     for ensemble in ensembles:
-        for model in filter(None, (model for model, _ in ensemble.fitted)):  # a chunk of one class has none
+        for model in filter(None, (model for model, _ in ensemble.electorate)):  # a chunk of one class has none
             model.predict = lambda X, model=model: [warnings.warn("mean", stacklevel=1), model.apply(X) % 2][1]
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
@@ -302,7 +302,7 @@ def _ballots(estimator, *, prepare=lambda X: X, classes=(0, 1, 2), deal=None, gr
     def ballots(X, y, names):
         made = deal or (lambda X, names: deal_units(*unit_numbers(len(X), names if groups else None), teachers=12)[0])
         ensemble = Ensemble.fit(prepare(X), _codes(y, classes), made(X, names), estimator=estimator, classes=3)
-        return ensemble.fitted.ballots(isolation.QUERIES)
+        return ensemble.electorate.ballots(isolation.QUERIES)
 
     return ballots
 
@@ -429,7 +429,7 @@ def test_inferred_classes_are_caught(monkeypatch):
         known, labels = declared_classes(None, np.array(["a", "c", "b"])[y])
         deal, _ = deal_units(*unit_numbers(len(X)), teachers=12)
         ensemble = Ensemble.fit(X, class_codes(known, labels), deal, estimator=LogisticRegression(), classes=3)
-        return ensemble.fitted.ballots(isolation.QUERIES)
+        return ensemble.electorate.ballots(isolation.QUERIES)
 
     most, _ = _most_changed(ballots, monkeypatch, pairs=200, enough=1)
     assert most > 1

@@ -242,11 +242,11 @@ def test_a_saved_model_is_loaded_on_another_device(tmp_path, monkeypatch):
         "device": "cuda" if has_gpu() else "cpu",
     }
     classifier = PrivateClassifier(aggregator="quorum", **settings).fit(X, (X[:, 0] > 0).astype(int))
-    assert classifier.session_.answerer.ensemble.fitted.device == settings["device"]
+    assert classifier.session_.answerer.ensemble.electorate.device == settings["device"]
     save(classifier, tmp_path / "model")
     classifier.session_.close()
     loaded = load(tmp_path / "model")
-    assert loaded.device == loaded.session_.answerer.ensemble.fitted.device == "auto"
+    assert loaded.device == loaded.session_.answerer.ensemble.electorate.device == "auto"
     assert loaded.predict([[0.9], [-0.9]]).labels.tolist() == [1, 0]
     loaded.session_.close()
 

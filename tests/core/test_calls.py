@@ -200,7 +200,7 @@ class Recorder:
         ensemble.count = self.count
 
     def count(self, X):
-        votes = self._ensemble.fitted.votes(X)
+        votes = self._ensemble.electorate.votes(X)
         for row, found in zip(X, votes, strict=True):
             assert (self.votes.setdefault(row.tobytes(), found) == found).all()
             self.asked += 1

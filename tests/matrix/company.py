@@ -44,7 +44,7 @@ class _Asked:
 
     def __init__(self, case: Case, predictor: Any) -> None:
         self._case, self._made = case, predictor
-        self._fitted = fitted_ensemble(predictor).fitted
+        self._fitted = fitted_ensemble(predictor).electorate
         self.batched = hasattr(self._fitted, "arrays")  # quick to ask
 
     def ballots(self, X: Floats) -> NDArray[Any]:

@@ -196,7 +196,7 @@ def _text(value: Any) -> str:
 
 def teachers_of(predictor: Any, probe: Any) -> tuple[list[str], NDArray[Any]]:
     """Return for each teacher of a fitted predictor a digest of what was fitted, and its ballots on the probe."""
-    fitted = fitted_ensemble(predictor).fitted
+    fitted = fitted_ensemble(predictor).electorate
     ballots = np.asarray(fitted.ballots(probe))
     if hasattr(fitted, "arrays"):
         each = [array for array in fitted.arrays().values() if np.ndim(array) and len(array) == fitted.teachers]

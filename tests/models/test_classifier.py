@@ -465,7 +465,7 @@ def test_no_value_of_a_fit_is_refused_or_reaches_another_teacher(records, estima
     for rows, given in ((X, y), (X, labels), (text, y), (text.tolist(), labels.tolist())):
         with entropy_tape(5):
             fitted = _quorum(teachers=40, estimator=estimator, aggregator="noisy_max", queries=5).fit(rows, given)
-        ballots.append(fitted_ensemble(fitted).fitted.votes(X[:50]))
+        ballots.append(fitted_ensemble(fitted).electorate.votes(X[:50]))
     for other in ballots[1:]:
         assert np.abs(ballots[0] - other).sum(axis=1).max() <= 2  # one teacher's vote
 

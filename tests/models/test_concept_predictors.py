@@ -460,4 +460,4 @@ def test_a_class_that_fails_on_a_row_fails_for_nobody():
 
     labels = np.array([0, 1, 1])
     ensemble = fit_concept_teachers(Failing(), np.array([[1.0], [2.0], [3.0]]), labels, Deal.of([[0, 1, 2]]))
-    assert ensemble.fitted.ballots(np.zeros((1, 1))).tolist() == [[1]]
+    assert ensemble.electorate.ballots(np.zeros((1, 1))).tolist() == [[1]]

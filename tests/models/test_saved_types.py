@@ -80,7 +80,7 @@ class Learner(LogisticRegression):
 
 def votes_of(classifier):
     """What the teachers of a model say, before any noise."""
-    return classifier.session_.answerer.ensemble.fitted.votes(X[:20])
+    return classifier.session_.answerer.ensemble.electorate.votes(X[:20])
 
 
 def fitted(estimator, rows=X):

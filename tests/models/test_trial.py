@@ -50,7 +50,7 @@ def test_what_is_expected_comes_true(law):
     chosen = choose_learner(candidates(None), X[20_000:], y[20_000:], Goal(TASK, "sharp_majority", records=20_000))
     teachers, trial = chosen.teachers, max(chosen.tried, key=lambda one: one.worth)
     deal = Deal.by_assignment(np.arange(20_000) % teachers, teachers=teachers)
-    fitted = Ensemble.fit(X[:20_000], y[:20_000], deal, estimator=CANDIDATES[chosen.learner](), classes=2).fitted
+    fitted = Ensemble.fit(X[:20_000], y[:20_000], deal, estimator=CANDIDATES[chosen.learner](), classes=2).electorate
     judges, labels = drawn(law, 4000, seed=1)
     target = {"epsilon": TASK.epsilon, "delta": TASK.delta, "queries": TASK.queries, "aggregator": "sharp_majority"}
     answers = simulate(plan(**target, teachers=teachers).mechanism, fitted.votes(judges), seed=0).labels
@@ -73,7 +73,7 @@ def test_what_noise_does_to_a_student_of_a_rare_class_is_foreseen():
     mechanism = plan(epsilon=1.0, delta=1e-6, queries=1000, teachers=300, aggregator="sharp_majority").mechanism
     deal = Deal.by_assignment(np.arange(20_000) % 300, teachers=300)
     for name in ("logistic", "balanced-logistic"):
-        fitted = Ensemble.fit(X[:20_000], y[:20_000], deal, estimator=CANDIDATES[name](), classes=2).fitted
+        fitted = Ensemble.fit(X[:20_000], y[:20_000], deal, estimator=CANDIDATES[name](), classes=2).electorate
         right = []
         for seed in range(15):
             asked = 20_000 + random.permutation(10_000)[:1000]

@@ -119,7 +119,7 @@ def test_votes_lose_what_real_teachers_lose_on_the_reference_table() -> None:
     teachers = int(votes.reason.split()[1].replace(",", ""))
     classifier = qr.PrivateClassifier(epsilon=1.0, delta=1e-5, queries=500, teachers=teachers, classes=[0, 1])
     right = queries @ weights > 0
-    counts = classifier.fit(X, y).session_.answerer.ensemble.fitted.votes(queries)
+    counts = classifier.fit(X, y).session_.answerer.ensemble.electorate.votes(queries)
     leads = counts[:, 1] - counts[:, 0]
     led = np.array([classifier.mechanism_.answer_probability(abs(int(lead))) for lead in leads])
     expected = float(np.where((leads > 0) == right, 1 - led, led).mean())

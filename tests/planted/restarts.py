@@ -247,7 +247,7 @@ def meet_no_quorums_after_restarts(kind: type[PhaseFolder]) -> Caught:
     with _folder_on_tape() as folder, replaced(everlasting, "PhaseFolder", kind):
         classifier = EverlastingClassifier(Thresholds(both_directions=False), classes=[0, 1], **settings)
         classifier.fit(X, (X[:, 0] > 0.5).astype(np.int64))
-        ones = np.asarray(classifier.session_.answerer.ensemble.fitted.ballots(X)).sum(axis=1)
+        ones = np.asarray(classifier.session_.answerer.ensemble.electorate.ballots(X)).sum(axis=1)
         split = X[[np.argmin(np.abs(2 * ones - classifier.teachers_))]]
         most = classifier.terms_.cutoff.most
         save(classifier, folder / "model")

@@ -174,7 +174,7 @@ def look_at_charge(kind: type[Site]) -> Caught:
     """Ask a site for one batch, and look what its ledger says at the time at which the teachers are asked."""
     with opened_models("north") as (opened,):
         site = kind(opened, name="north")
-        watched = _Watched(opened.session_.answerer.ensemble.fitted, opened.budget_)
+        watched = _Watched(opened.session_.answerer.ensemble.electorate, opened.budget_)
         opened.session_.answerer.ensemble = Ensemble(watched)
         mechanism = NoisyMax(teachers=40, classes=2, scale=20.0)
         declaration = Declaration(mechanism_document(mechanism), ["north", "south"], "counts")

@@ -54,7 +54,7 @@ class SmallClassifier(ClassifierMixin, BaseEstimator):
         chunks = np.split(deal.rows, np.cumsum(deal.sizes)[:-1])
         chunks = [rows[labels[rows] >= 0] for rows in chunks]
         teachers = _Teachers(self.fit_all([(self.chunk(X, rows), labels[rows]) for rows in chunks]), self)
-        self.session_ = SimpleNamespace(ensemble=SimpleNamespace(fitted=teachers))
+        self.session_ = SimpleNamespace(ensemble=SimpleNamespace(electorate=teachers))
 
     def fit_all(self, chunks: list[Chunk]) -> list[tuple[Any, int]]:
         fitted = []
@@ -112,7 +112,7 @@ class SmallClassifier(ClassifierMixin, BaseEstimator):
         X = self.check_queries(X)
         if self.seats_taken_ >= _SEATS:
             self._next_phase()
-        ones = self.session_.ensemble.fitted.ballots(X).sum(axis=1)
+        ones = self.session_.ensemble.electorate.ballots(X).sum(axis=1)
         labels = np.where(ones * 2 == _TEACHERS, -1, ones * 2 > _TEACHERS).astype(np.int64)
         if self.taught_by_queries():
             self._arrived.append(X)

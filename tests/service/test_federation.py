@@ -99,11 +99,11 @@ def federation(tmp_path, keys):
 
 
 def local_counts(sites, X):
-    return sum(site._session.answerer.ensemble.fitted.votes(X) for site in sites.values())
+    return sum(site._session.answerer.ensemble.electorate.votes(X) for site in sites.values())
 
 
 def electorate_of(classifier):
-    return classifier.session_.answerer.ensemble.fitted
+    return classifier.session_.answerer.ensemble.electorate
 
 
 def spent(site):
@@ -507,6 +507,6 @@ def test_twenty_sites_in_processes_of_their_own(tmp_path, mode):
         assert set(ended(processes).values()) == {0}
     if mode == "counts":
         models = [load(folder).session_ for folder in folders.values()]
-        assert np.array_equal(counted, sum(one.answerer.ensemble.fitted.votes(X[:20]) for one in models))
+        assert np.array_equal(counted, sum(one.answerer.ensemble.electorate.votes(X[:20]) for one in models))
         for one in models:
             one.close()

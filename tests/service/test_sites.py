@@ -83,7 +83,7 @@ def test_a_site_answers_with_the_counts_of_its_own_teachers(north, folders):
     batch = Batch.of(ID, declared(), QUERIES)
     reply = north.ballots(batch)
     counts = counts_of(reply)
-    local = load(folders["north"]).session_.answerer.ensemble.fitted.votes(QUERIES)
+    local = load(folders["north"]).session_.answerer.ensemble.electorate.votes(QUERIES)
     assert counts.tolist() == local.tolist()
     assert (reply.id, reply.context) == (ID, batch.context())
     told = north.about()
@@ -108,7 +108,7 @@ def test_a_site_that_fails_after_the_charge_has_charged(north, folders, monkeypa
     def fails(X):
         raise RuntimeError("a disk of teachers is gone")
 
-    monkeypatch.setattr(north._session.answerer.ensemble.fitted, "votes", fails)
+    monkeypatch.setattr(north._session.answerer.ensemble.electorate, "votes", fails)
     with pytest.raises(RuntimeError):
         north.ballots(Batch.of(ID, declared(), QUERIES))
     north.close()
@@ -255,7 +255,7 @@ def test_masked_counts_add_up_and_one_site_alone_shows_nothing_of_them(opened):
     sites = [opened(name, "sums") for name in NAMES]
     batch = Batch.of(ID, declaration, rows, starts_of(sites))
     replies = [site.ballots(batch).totals(len(rows), 2) for site in sites]
-    local = [site._session.answerer.ensemble.fitted.votes(rows) for site in sites]
+    local = [site._session.answerer.ensemble.electorate.votes(rows) for site in sites]
     assert np.array_equal(sum(replies).view(np.int64), sum(local))  # exactly
     for reply in replies:
         assert (reply > 2**40).mean() > 0.99  # none of them is a count
@@ -273,7 +273,7 @@ def test_with_noise_no_count_leaves_and_the_noise_must_suffice(opened):
     declaration, rows = declared("noise"), np.tile(QUERIES[:1], (90, 1))
     batch = Batch.of(ID, declaration, rows, starts_of(sites))
     replies = [site.ballots(batch).totals(90, 2) for site in sites]
-    noise = sum(replies).view(np.int64) - sum(site._session.answerer.ensemble.fitted.votes(rows) for site in sites)
+    noise = sum(replies).view(np.int64) - sum(site._session.answerer.ensemble.electorate.votes(rows) for site in sites)
     scale = declaration.mechanism["scale"] * np.sqrt(3)
     assert 0.6 < noise.std() / scale < 1.5  # of 180 draws; outside less than once in 10**8
     for wrong, text in (

@@ -100,9 +100,9 @@ def test_teachers_are_those_of_the_same_deal_in_memory_to_the_last_bit(learner, 
     alike = Ensemble.fit(X, codes, deal, **fitting)
     assert held.shape == (0, 2)
     queries = np.random.default_rng(1).normal(size=(200, 2))
-    assert (made.fitted.ballots(queries) == alike.fitted.ballots(queries)).all()
+    assert (made.electorate.ballots(queries) == alike.electorate.ballots(queries)).all()
     if learner != "neighbours":
-        ours, theirs = made.fitted.arrays(), alike.fitted.arrays()
+        ours, theirs = made.electorate.arrays(), alike.electorate.arrays()
         assert all(ours[name].tobytes() == theirs[name].tobytes() for name in theirs)
 
 
@@ -116,7 +116,7 @@ def test_people_are_dealt_whole_and_held_out_by_one_row_each(spilled):
     owners = owners_of(words, 40, held_out=30)
     assert len({(name, owner) for name, owner in zip(people, owners, strict=True)}) == len(set(people))
     alike = Ensemble.fit(X, codes, Deal.by_assignment(owners, teachers=40), estimator=LogisticRegression(), classes=2)
-    assert made.fitted.arrays()["scores"].tobytes() == alike.fitted.arrays()["scores"].tobytes()
+    assert made.electorate.arrays()["scores"].tobytes() == alike.electorate.arrays()["scores"].tobytes()
     firsts = {name: place for place, name in reversed(list(enumerate(people))) if owners[place] < 0}
     assert {tuple(row) for row in held.tolist()} == {tuple(X[place].tolist()) for place in firsts.values()}
     assert len(labels) == 30
@@ -132,7 +132,7 @@ def test_neighbours_differ_in_one_teacher(place, spilled, monkeypatch):
         tape = np.random.default_rng(7)
         monkeypatch.setattr(os, "urandom", tape.bytes)
         made, _, _ = spilled(rows, labels).ensemble(teachers=40, held_out=0, estimator=LogisticRegression(), classes=2)
-        scores.append(made.fitted.arrays()["scores"])
+        scores.append(made.electorate.arrays()["scores"])
     assert (scores[0] != scores[1]).any(axis=(1, 2)).sum() == 1
 
 

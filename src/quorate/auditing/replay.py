@@ -177,7 +177,7 @@ def _run(make: Any, data: Data, queries: np.ndarray, seed: int) -> _Run:
             return _Run({"refusal": refusal}, np.zeros((0, 0)), [], draws, len(draws), failure=refusal)
         draws_of_fit = len(draws)
         public = {name: repr(getattr(predictor, name)) for name in _PUBLIC if hasattr(predictor, name)}
-        ballots = np.asarray(fitted_ensemble(predictor).fitted.ballots(queries))
+        ballots = np.asarray(fitted_ensemble(predictor).electorate.ballots(queries))
         answers: list[_Answer] = []
         failures = set()
         for row in queries:

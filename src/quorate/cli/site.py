@@ -136,7 +136,7 @@ def _join(
     finally:
         together.close()
     bill = {"sites": len(together.names), "teachers": together.teachers, "mode": mode, "claim": classifier.claim_}
-    payable = classifier.session_.answerer.ensemble.fitted.payable()
+    payable = classifier.session_.answerer.ensemble.electorate.payable()
     bill |= {"queries_that_all_sites_can_pay_for": payable, "model": str(out)}
     show_bill("The federation", bill, as_json=json)
     return 0

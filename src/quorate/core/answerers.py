@@ -57,7 +57,7 @@ class Votes:
     """Answers by a secret ballot: an ensemble, and the mechanism that counts for it."""
 
     def __init__(self, ensemble: BallotSource, mechanism: Mechanism) -> None:
-        declared = getattr(ensemble.fitted, "mechanism", None)  # to those who pay for the counts
+        declared = getattr(ensemble.electorate, "mechanism", None)  # to those who pay for the counts
         if declared is not None and declared != mechanism:  # service/sites/PROOF.md, step 3
             raise InvalidInput(
                 "sites have priced another mechanism than the one that would count their ballots: make this model anew "
@@ -99,7 +99,7 @@ class Votes:
 
         At least 1 is asked for nevertheless: by now they may be able to pay, or else they say who cannot.
         """
-        payable = getattr(self.ensemble.fitted, "payable", None)  # sites have it
+        payable = getattr(self.ensemble.electorate, "payable", None)  # sites have it
         return limit if payable is None else min(limit, int(payable()))
 
     def quote(self, limit: int) -> tuple[int, Cost]:

@@ -57,7 +57,7 @@ class BallotSource(Protocol):
     """Teachers that vote on queries. Replacing the rows of one unit changes at most one vote on each query."""
 
     @property
-    def fitted(self) -> Any:
+    def electorate(self) -> Any:
         """The fitted teachers, for the owner's model files. They are private."""
 
     def count(self, X: Any) -> Ballots:

@@ -139,7 +139,7 @@ def _votes(X: Any, codes: Integers, owners: list[Integers], queries: Any, **fitt
     parts = [(X, codes, Deal.by_assignment(owner, teachers=int(owner.max()) + 1)) for owner in owners]
     teachers, dealt = (sum(counts) for counts in zip(*((d.teachers, d.rows.size) for _, _, d in parts), strict=True))
     fitted = Ensemble.fit_parts(parts, teachers, units=dealt, **fitting)
-    return np.asarray(fitted.fitted.votes(queries))
+    return np.asarray(fitted.electorate.votes(queries))
 
 
 def _right(estimator: Any, X: Any, codes: Integers, queries: Any, truth: Integers) -> NDArray[np.bool_] | None:

@@ -89,7 +89,7 @@ class Ensemble:
         return self._electorate.classes
 
     @property
-    def fitted(self) -> Electorate:
+    def electorate(self) -> Electorate:
         """The fitted teachers, for the owner's model files. They are private."""
         return self._electorate
 

@@ -147,7 +147,7 @@ class PhaseFolder:
         contents = ensemble_files(arrivals.phase.ensemble)
         for content in (content for file, content in contents.items() if file.endswith(".skops")):
             # from memory: this process has imported them, and uses them
-            self._trusted.update(skops_types(content), reaching_settings(arrivals.phase.ensemble.fitted))
+            self._trusted.update(skops_types(content), reaching_settings(arrivals.phase.ensemble.electorate))
         if arrivals.labelled is not None:
             contents["labelled.npz"] = arrays_of(points=arrivals.labelled[0], labels=arrivals.labelled[1])
         if arrivals.probed is not None:

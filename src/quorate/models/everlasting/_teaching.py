@@ -82,7 +82,7 @@ TRUSTED = (
 def ensemble_files(ensemble: Ensemble) -> dict[str, bytes]:
     """Return the files of an ensemble."""
     state = State({})
-    put_teachers(state, ensemble.fitted)
+    put_teachers(state, ensemble.electorate)
     return state.files
 
 

@@ -155,7 +155,7 @@ class StudentFirstClassifier(KeepsPublished, PrivateClassifier):
         """Return settings and mechanisms, the teachers, the estimator, and the student that answers first."""
         documents = {"dissent": mechanism_document(self.dissent_), "quorum": mechanism_document(self.mechanism_)}
         state = State({**self.fitted_values(), **documents})
-        put_teachers(state, self.session_.answerer.ensemble.fitted)
+        put_teachers(state, self.session_.answerer.ensemble.electorate)
         state.put_estimator("estimator", self.estimator_)
         state.put_model("student", self.student_)
         return state

@@ -179,7 +179,7 @@ class VotingClassifier(TeacherSettings, ScoredClassifier):
                 "plan": self.plan_.as_dict(),
             }
         )
-        put_teachers(state, self.session_.answerer.ensemble.fitted)
+        put_teachers(state, self.session_.answerer.ensemble.electorate)
         if self.estimator_ is not None:
             state.put_estimator("estimator", self.estimator_)
         return state
@@ -317,7 +317,7 @@ class VotingClassifier(TeacherSettings, ScoredClassifier):
         cluster, stay where they are.
         """
         answerer = self.session_.answerer
-        answerer.ensemble = Ensemble(ClusterTeachers.placed(answerer.ensemble.fitted, cluster))
+        answerer.ensemble = Ensemble(ClusterTeachers.placed(answerer.ensemble.electorate, cluster))
 
     def _warn(self, texts: Iterable[str]) -> None:
         """Say what is wrong with a plan before its budget is opened."""

@@ -129,9 +129,9 @@ def fit_concept_teachers(
 
 def write_concept_teachers(ensemble: Ensemble) -> list[dict[str, Any]]:
     """Return each teacher as plain values: its hypothesis, and the label that it gives without one."""
-    assert isinstance(ensemble.fitted, EstimatorTeachers)
+    assert isinstance(ensemble.electorate, EstimatorTeachers)
     documents = []
-    for teacher, majority in ensemble.fitted.fitted:
+    for teacher, majority in ensemble.electorate.fitted:
         hypothesis = None if teacher is None else document_of(teacher.hypothesis_)
         documents.append({"majority": majority, "hypothesis": hypothesis})
     return documents

@@ -82,7 +82,7 @@ class Site:
     ) -> None:
         if not isinstance(classifier, PrivateClassifier) or classifier.session_.ledger is None:
             raise InvalidInput("a site answers from a PrivateClassifier in a folder, whose budget is in a ledger")
-        self._check_teachers(classifier.session_.answerer.ensemble.fitted)
+        self._check_teachers(classifier.session_.answerer.ensemble.electorate)
         if classifier.form_ is not None:
             raise InvalidInput("a site takes rows of numbers: fit its model on a matrix, or with a schema")
         if mode not in MODES:

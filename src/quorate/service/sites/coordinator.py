@@ -341,7 +341,7 @@ class FederatedClassifier(PrivateClassifier, saved_as=PrivateClassifier):
         return classifier
 
     def _open(self, ensemble: Ensemble, planned: Plan) -> None:
-        sites = ensemble.fitted
+        sites = ensemble.electorate
         if not isinstance(sites, DeclaredSites):
             raise InvalidInput("a FederatedClassifier is opened by from_sites: its sites fit their own teachers")
         if self.classes_.tolist() != sites.agreed.labels:
