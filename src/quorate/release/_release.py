@@ -29,7 +29,7 @@ from quorate.models.predictors.sklearn_compat import ShowsClaim
 from quorate.models.saving import saving
 from quorate.models.saving.contract import SavedModel, Spending, State
 from quorate.release._saved import read_release, release_facts, spent_budget, write_release
-from quorate.release.answers import as_counts, keys_of, name_between, take_between
+from quorate.release.answers import as_counts, name_between, take_between
 from quorate.release.auto_cuts import AutoCuts
 from quorate.release.domain import Domain, make_domain
 from quorate.release.engines import Engine, Released, choose_engine
@@ -261,7 +261,8 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
             inner = self.bars(np.array([near.inner for near in moved.values()]), band=band)
             take_between(bars, inner, moved)
             name_between(names, self.domain_, moved)
-        columns: dict[str, Any] = {key: [name.get(key) for name in names] for key in keys_of(names)}
+        keys = dict.fromkeys(key for name in names for key in name)  # those that any row has, in order
+        columns: dict[str, Any] = {key: [name.get(key) for name in names] for key in keys}
         figures = as_counts(bars, self.records_) if counts else bars
         return make_table(columns | figures, missing={name: np.isnan(bars[name]) for name in bars})
 

@@ -51,14 +51,6 @@ def as_counts(bars: dict[str, Floats], records: int) -> dict[str, Any]:
     return limited | {name: bars[name] * records for name in ("error", "gap") if name in bars}
 
 
-def keys_of(names: list[dict[str, Any]]) -> list[str]:
-    """Return the columns of a tidy table: those that any row has, in order."""
-    keys: dict[str, None] = {}
-    for name in names:
-        keys.update(dict.fromkeys(name))
-    return list(keys)
-
-
 def take_between(bars: dict[str, Floats], inner: dict[str, Floats], moved: Mapping[int, Between]) -> None:
     """Put answers between two queries into the place of those of the larger ones, and add how far these are apart."""
     positions, weights = list(moved), np.array([near.weight for near in moved.values()])

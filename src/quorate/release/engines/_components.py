@@ -258,8 +258,6 @@ def least_squares(queries: Marginals, noisy: NoisyTables) -> tuple[Floats, Float
     """
     sizes = queries.sizes
     precisions = component_precisions(sizes, noisy)
-    table_precisions = [deviation**-2.0 for _, deviation in noisy.values()]
-    components = split_components(sizes, list(noisy), table_precisions, [table for table, _ in noisy.values()])
     variances = []
     for clique in queries.cliques:
         columns = tuple(sorted(column for column in clique if sizes[column] > 1))
@@ -269,7 +267,7 @@ def least_squares(queries: Marginals, noisy: NoisyTables) -> tuple[Floats, Float
             variance += math.prod(1.0 - 1.0 / sizes[column] for column in part) / (precisions[part] * rest**2)
         variances.append(variance)
     deviations = np.repeat(np.sqrt(variances), np.diff(queries.offsets))
-    return consistent_marginals(queries, components, 1.0), deviations
+    return consistent_marginals(queries, _components(sizes, noisy), 1.0), deviations
 
 
 @dataclass(frozen=True)

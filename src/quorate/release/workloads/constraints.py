@@ -81,9 +81,8 @@ class Constraints:
                 tied.append(rule)
             else:
                 tables.append(rule)
-        self.balances = [
-            self._balances([tied[index] for index in part]) for part in _together(_tied_columns(tied, self._numbers))
-        ]
+        columns_of_tied = [{self._numbers[name] for name, _ in tie.balance.factors} for tie in tied]
+        self.balances = [self._balances([tied[index] for index in part]) for part in _together(columns_of_tied)]
         tables += [(balances.members, ~balances.possible(self._sizes)) for balances in self.balances]
         self.possible = Possible(
             tuple(
@@ -239,10 +238,6 @@ def _truth_of_numbers(comparison: Comparison, cells: NumberCells) -> Degrees:
 
 def _along(values: Any, axis: int, axes: int) -> Any:
     return values.reshape([len(values) if index == axis else 1 for index in range(axes)])
-
-
-def _tied_columns(tied: Sequence[Tied], numbers: Mapping[str, int]) -> list[set[int]]:
-    return [{numbers[name] for name, _ in tie.balance.factors} for tie in tied]
 
 
 def _together(sets: Sequence[set[int]]) -> Iterator[list[int]]:
