@@ -86,3 +86,10 @@ def _(cover: HalfspaceCover, number):
     slope, intercept, turn = cover.lines.slopes[line], cover.lines.intercepts[line], 1 if number < lines else -1
     level = ((-slope * turn, Fraction(turn)), intercept * turn)
     return Halfspace(features=2, levels=(level,), otherwise=int(turn < 0))
+
+
+def read_answers(domain, answers, numbers):
+    """The answers of these numbers, given the answers of all queries of the engine: differences of two of them."""
+    padded = np.append(answers, 0.0)  # `NOTHING` is the last place
+    plus, minus = domain.parts(numbers)
+    return padded[plus] - padded[minus]

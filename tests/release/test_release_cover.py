@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.release_covers import largest_answer
-from cover_hypotheses import hypothesis_of
+from cover_hypotheses import hypothesis_of, read_answers
 from quorate import Budget
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.models.concepts import (
@@ -45,13 +45,6 @@ STRANGE = st.sampled_from([math.nan, math.inf, -math.inf])
 
 def predicted(hypothesis, points):
     return np.asarray(hypothesis.label_points(points)).astype(np.int64)
-
-
-def read_answers(domain, answers, numbers):
-    """The answers of these numbers, given the answers of all queries of the engine: differences of two of them."""
-    padded = np.append(answers, 0.0)  # `NOTHING` is the last place
-    plus, minus = domain.parts(numbers)
-    return padded[plus] - padded[minus]
 
 
 def sums(cover, records, numbers):

@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
+from benchmarks.data import mean_distance
 from marginal_runs import measure_marginals
 from quorate import Budget, QueryRelease, Workload
 from quorate.auditing._plays import SeededNoise
@@ -36,11 +37,6 @@ def survey(seed, records, sizes, *, strength=1.0):
 def run(queries, rows, *, epsilon=1.0, seed=0, engine="residual"):
     budget = Budget(epsilon=epsilon, delta=1e-6, slack=0.0)
     return ENGINES[engine]._run(queries, rows, None, budget, SeededNoise(seed))
-
-
-def mean_distance(queries, answers, truth):
-    """The mean total variation of a marginal."""
-    return np.mean([0.5 * part.sum() for part in np.split(np.abs(answers - truth), queries.offsets[1:-1])])
 
 
 SIZES = (2, 3, 4, 5, 6, 3, 2, 8)

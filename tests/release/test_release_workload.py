@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cover_hypotheses import read_answers
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.release import QueryRelease
 from quorate.release.auto_cuts import AutoCuts
@@ -31,13 +32,6 @@ RECORDS = {
     "sex": ["f", "m", "m", "f", "m", "x", None, "f"],
     "ill": ["no", "yes", "no", "no", "yes", "no", "maybe", "yes"],
 }
-
-
-def read_answers(domain, answers, numbers):
-    """The answers of these numbers, given the answers of all queries of the engine: differences of two of them."""
-    padded = np.append(answers, 0.0)  # `NOTHING` is the last place
-    plus, minus = domain.parts(numbers)
-    return padded[plus] - padded[minus]
 
 
 def counted(bound, table):
