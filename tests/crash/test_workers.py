@@ -44,8 +44,8 @@ def _by_worker(place):
             body = json.loads(text)
             if kind == "leased":
                 owners[body["lease"]] = body["owner"]
-            elif kind == "answered":
-                answers[owners[body["lease"]]] += body["answered"] + body["no_quorums"]
+            elif kind == "answered" and (count := body["answered"] + body["no_quorums"]):
+                answers[owners[body["lease"]]] += count  # A worker that only refused never had a lease.
     return answers
 
 
