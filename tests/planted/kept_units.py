@@ -18,7 +18,7 @@ from quorate.core.ledger import Ledger
 from quorate.core.privacy import Budget
 from quorate.core.requests import OWN_CALLER
 from quorate.models.knn import NeighbourClassifier
-from quorate.models.knn import _model as model_module
+from quorate.models.knn import _estimators as model_module
 from quorate.models.knn import _session as session_module
 from quorate.models.knn._kernel import Kernel
 from quorate.models.knn._session import NeighbourSession

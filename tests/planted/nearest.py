@@ -8,7 +8,7 @@ from planted.traced import neighbour_means
 from quorate.auditing._membership import attack_membership, make_targets, trace
 from quorate.auditing.replay import entropy_tape
 from quorate.models.knn import NeighbourClassifier, NeighbourRegressor
-from quorate.models.knn._model import NeighbourModel
+from quorate.models.knn._estimators import NeighbourModel
 
 _LESS = 200.0  # times less noise
 _DELTA, _SURE = 1e-6, 1 - 1e-9

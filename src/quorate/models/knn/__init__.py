@@ -11,7 +11,6 @@ units       the records and what each has spent: private, and counted behind a s
 session     counts, records what was spent, then draws; insertions, deletions and reports of wear in between
 choice      radius and noise from public points
 unit_file   all of it on disk
-model       the base of classifier and regressor
 """
 
 from quorate.models.knn._choice import plan_neighbours

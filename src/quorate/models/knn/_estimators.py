@@ -5,22 +5,230 @@ removal of one unit (a row, or all rows of one person), against adversaries that
 deletion adaptively; and (`terms_.replaced_epsilon()`, delta) under replacement. The proof is in PROOF.md.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
+from quorate.compute.learners import DeviceName
+from quorate.compute.learners.backends import choose_backend
 from quorate.core.arrays import Floats
-from quorate.core.checks import check_bounds
+from quorate.core.checks import check_bounds, check_choice, check_count, check_delta, check_positive, check_rate
 from quorate.core.errors import InvalidInput
-from quorate.models.knn._ballots import Labels, Levels, Shares
-from quorate.models.knn._model import NeighbourModel
-from quorate.models.predictors.base import ScoredClassifier
+from quorate.core.mechanisms.noisy_vector import largest_whole_epsilon
+from quorate.core.privacy import Budget
+from quorate.core.privacy.claims import added_or_removed
+from quorate.models.knn._ballots import Ballot, Labels, Levels, Shares, Terms
+from quorate.models.knn._choice import MOST, TOP, anchors_of, plan_for, rank_of
+from quorate.models.knn._kernel import Kernel, Metric, Shape, Space
+from quorate.models.knn._session import Nearby, NeighbourSession, Wear
+from quorate.models.knn._unit_file import UnitFile
+from quorate.models.knn._units import Units
+from quorate.models.predictors.base import ScoredClassifier, SessionModel
 from quorate.models.predictors.labels import declared_classes, target_numbers
+from quorate.models.predictors.records import check_matrix
 from quorate.models.predictors.scores import Scoring
-from quorate.models.saving.contract import Outputs
+from quorate.models.saving.contract import Outputs, Spending, State
+from quorate.planner import Plan
+from quorate.tables.containers import is_frame
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class NeighbourModel(SessionModel, ABC):
+    """A model in which the records near a query vote, each unit while its own budget pays for its own votes."""
+
+    spending = Spending(one_process=True, hides_entries=True)
+    own_files = ("units.sqlite",)
+    saved_types = (Terms,)
+
+    epsilon: float = 1.0
+    delta: float = 1e-6
+    queries: int = 1000
+    records: int | None = None
+    radius: float | None = None
+    share: float | Literal["auto"] = "auto"
+    votes: float | Literal["auto"] = "auto"
+    kernel: Shape = "linear"
+    metric: Metric = "cosine"
+    device: DeviceName = "auto"
+
+    def _fit_units(self, X: Any, y: Any, ballot: Ballot, *, groups: Any, public: Any, public_labels: Any) -> Self:
+        """Plan by public rows and their labels, take in the records, and open the budget."""
+        rows = check_matrix(self, X, reset=True, declared=is_frame(public))
+        self.form_ = None
+        public = None if public is None else check_matrix(self, public, reset=False, role="public")
+        self.space_ = Space.of_public(self.metric, public, features=rows.shape[1])
+        share, votes, self.plan_ = self._choose(public, public_labels, ballot)
+        self.terms_ = Terms.calibrate(
+            epsilon=float(self.epsilon), delta=float(self.delta), votes=votes, top=TOP, ballot=ballot
+        )
+        if self.radius is not None:
+            self.kernel_ = Kernel.within(float(self.radius), self.space_, shape=self.kernel, top=TOP)
+        else:
+            assert public is not None
+            anchors = anchors_of(public, self.space_)
+            self.kernel_ = Kernel(shape=self.kernel, top=TOP, anchors=anchors, rank=rank_of(share, len(anchors)))
+        self.unit_ = "row" if groups is None else "person"
+        self.open(Budget(epsilon=self.terms_.epsilon, delta=self.terms_.delta, slack=0.0))
+        try:
+            self.session_.insert(rows, y, groups)
+        except BaseException:
+            del self.session_  # a model without records would answer, with noise alone
+            raise
+        return self
+
+    def to_state(self) -> State:
+        """Return settings, terms and kernel, and the public points; the session's own file has the units."""
+        kernel, space = self.kernel_, self.space_
+        values = {
+            "metric": space.metric,
+            "reach": space.reach,
+            "kernel": {name: getattr(kernel, name) for name in ("shape", "top", "squared_radius", "rank")},
+            "plan": None if self.plan_ is None else self.plan_.as_dict(),
+        }
+        anchors = np.empty((0, 0)) if kernel.anchors is None else kernel.anchors
+        state = State({**self.fitted_values(), **values})
+        state.put_arrays("space", centre=space.centre, anchors=anchors.astype(np.int16))
+        return state
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        """Return the model of a state, with its units as they were. One process at a time may have it."""
+        assert state.home is not None
+        values, arrays = state.values, state.arrays("space")
+        model = cls.from_fitted_values(values)
+        model.space_ = Space(values["metric"], arrays["centre"], reach=values["reach"])
+        anchors = arrays["anchors"].astype(np.float32) if len(arrays["anchors"]) else None
+        model.kernel_ = Kernel(**values["kernel"], anchors=anchors)
+        model.plan_ = None if values["plan"] is None else Plan.from_dict(values["plan"])
+        ledger = state.home.ledger
+        model.open(ledger.budget(lease=state.home.lease), ledger=ledger, path=state.home.path / cls.own_files[0])
+        return model
+
+    def keep_files(self, session: Any, path: Path) -> None:
+        """Write the units and what each has spent, in a file that the session keeps up to date."""
+        session.keep_in(path / self.own_files[0])
+
+    @abstractmethod
+    def ballot(self) -> Ballot:
+        """Return the kind of vote of the fitted model, and how answers are read."""
+
+    def open(self, budget: Budget, *, ledger: Any = None, path: Any = None) -> None:
+        """Open the session, with no units, or with those in the file at this path."""
+        ballot, self.epsilon_, self.delta_ = self.ballot(), self.terms_.epsilon, self.terms_.delta
+        units = Units(
+            self.kernel_,
+            capacity=self.terms_.capacity,
+            features=self.n_features_in_,
+            table=ballot.counting_table,
+            persons=self.unit_ == "person",
+            device=self.device,
+        )
+        answerer = Nearby(self.space_, units, self.terms_, ballot)
+        if path is not None:
+            answerer.file = UnitFile(path, ledger)
+            answerer.reports = answerer.file.read(units, features=self.n_features_in_)
+        self.session_: NeighbourSession = NeighbourSession(answerer, budget, ledger=ledger)
+
+    def insert(self, X: Any, y: Any, ids: Any = None) -> list[str]:
+        """Insert more units, with immediate effect, and return their names.
+
+        `ids` names the unit of each row, as `groups` does: it is needed if the unit is a person. A unit that is already
+        there is not changed: all others are inserted, and then `InvalidInput` is raised. A unit that was forgotten
+        continues with what it had spent: a record is a new unit only if it belongs to another person, who then has
+        another name. 7, 7.0, "7.0" and " 007 " are one name. Rows without `ids` are named by new numbers.
+        """
+        check_is_fitted(self)
+        return self.session_.insert(check_matrix(self, X, reset=False, role="private"), y, ids)
+
+    def forget(self, ids: Any) -> int:
+        """Remove the records of these units, with immediate effect, and return the number of units.
+
+        What their votes revealed cannot be undone, and no budget is refunded.
+
+        If some are not there, all others are forgotten, and then `InvalidInput` is raised. A query that was answered
+        before keeps its answer, as it does after an insertion: an answer is drawn once.
+        """
+        check_is_fitted(self)
+        listed = isinstance(ids, list | tuple)  # as it is: a pair in it is no two names
+        names = ids if listed else np.asarray(ids, dtype=None if hasattr(ids, "dtype") else object)
+        if not listed and names.ndim > 1 and names.size > len(names):
+            raise InvalidInput("ids is one list of names, and not a table of several columns")
+        return self.session_.forget(list(names if listed else names.ravel()))
+
+    def forgotten(self) -> list[tuple[str, float]]:
+        """Return which units were forgotten and when, only for the owner."""
+        check_is_fitted(self)
+        return self.session_.deletions()
+
+    def wear(self) -> Wear:
+        """Release a noisy estimate of how many units are worn out. The fit has paid for a few estimates.
+
+        It shows when to add records.
+        """
+        check_is_fitted(self)
+        return self.session_.wear()
+
+    @property
+    def claim_(self) -> str:
+        """The guarantee, in one sentence."""
+        claim = self._claim(self.epsilon_, self.delta_)
+        return str(added_or_removed(claim, replaced_epsilon=self.terms_.replaced_epsilon()))
+
+    def check_settings(self) -> None:
+        """Refuse invalid settings."""
+        if check_positive("epsilon", self.epsilon) > largest_whole_epsilon():
+            raise InvalidInput(f"epsilon must be at most {largest_whole_epsilon():g}, not {self.epsilon:g}")
+        check_delta(self.delta, zero=False)
+        check_count("queries", self.queries, most=MOST)
+        check_choice("kernel", self.kernel, ("flat", "linear"))
+        check_choice("metric", self.metric, ("cosine", "euclidean"))
+        choose_backend(self.device)
+        if self.radius is not None:
+            check_positive("radius", self.radius)
+        if self.share != "auto":
+            check_rate("share", self.share)
+        if self.votes != "auto":
+            check_positive("votes", self.votes)
+        if self.records is not None:
+            check_count("records", self.records, most=MOST)
+
+    def check_queries(self, X: Any) -> Any:
+        """Return queries in the form of the records, or say what is wrong with them. Nothing is asked."""
+        check_is_fitted(self)
+        return check_matrix(self, X, reset=False)
+
+    def _choose(self, public: Any, labels: Any, ballot: Ballot) -> tuple[float, float, Plan | None]:
+        """Return share, votes and the plan that they follow, if there is one."""
+        share = None if self.share == "auto" else float(self.share)
+        votes = None if self.votes == "auto" else float(self.votes)
+        if votes is not None and (self.radius is not None or (share is not None and public is not None)):
+            return share or 0.0, votes, None
+        if public is None or self.records is None:
+            raise InvalidInput(
+                "share and votes are chosen on public rows for a public number of records: pass public= to fit and set "
+                "records=, about how many there will be (not counted, if their number is secret); or set radius= and "
+                "votes="
+            )
+        planned = plan_for(
+            ballot,
+            public,
+            labels,
+            space=self.space_,
+            records=self.records,
+            queries=self.queries,
+            epsilon=float(self.epsilon),
+            delta=float(self.delta),
+            kernel=self.kernel,
+            radius=None if self.radius is None else float(self.radius),
+            share=share,
+            votes=votes,
+        )
+        return planned.share or 0.0, planned.votes, planned
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
