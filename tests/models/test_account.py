@@ -187,38 +187,32 @@ def test_an_account_stays_as_it_was_opened(account, tmp_path):
         Account(tmp_path / "account")
 
 
-def test_the_command_line_draws_on_an_account(tmp_path, capsys):
+def test_the_command_line_draws_on_an_account(tmp_path, capsys, monkeypatch, run_json):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "private.csv").write_text("sex\n" + "f\nm\n" * 200)
     (tmp_path / "columns.json").write_text(json.dumps({"sex": ["f", "m"]}))
-    place = str(tmp_path / "account")
-    assert main(["ledger", "account", place, "--epsilon", "1.5", "--delta", "2e-6", "--json"]) == 0
-    capsys.readouterr()
-    command = ["release", str(tmp_path / "private.csv"), "--columns", str(tmp_path / "columns.json")]
-    command += ["--workload", "marginals:1", "--engine", "plain", "--account", place, "--json"]
-    assert main([*command, "--out", str(tmp_path / "one"), "--report", str(tmp_path / "page.html")]) == 0
-    assert "drawn on its account, (1.5, 2e-06)" in json.loads(capsys.readouterr().out)["claim"]
-    assert main([*command, "--out", str(tmp_path / "two")]) == 1
+    run_json("ledger account people --epsilon 1.5 --delta 2e-6")
+    command = "release private.csv --columns columns.json --workload marginals:1 --engine plain --account people"
+    claim = run_json(f"{command} --out one --report page.html")["claim"]
+    assert "drawn on its account, (1.5, 2e-06)" in claim
+    assert main([*command.split(), "--out", "two"]) == 1
     assert "the account has (0.5, 1e-06) left" in capsys.readouterr().err
-    assert main(["ledger", "account", place, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["epsilon_left"] == 0.5
-    assert main(["ledger", "verify", place]) == 0
+    assert run_json("ledger account people")["epsilon_left"] == 0.5
+    assert main(["ledger", "verify", "people"]) == 0
 
 
-def test_a_model_that_the_command_line_fits_draws_on_an_account(tmp_path, capsys, monkeypatch):
+def test_a_model_that_the_command_line_fits_draws_on_an_account(tmp_path, capsys, monkeypatch, run_json):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "private.csv").write_text("x,y\n" + "0.1,no\n0.9,yes\n" * 300)
     (tmp_path / "schema.json").write_text(json.dumps({"columns": {"x": {"kind": "number", "low": 0, "high": 1}}}))
-    assert main(["ledger", "account", "account", "--epsilon", "1.5", "--delta", "2e-6", "--json"]) == 0
-    capsys.readouterr()
-    table = ["private.csv", "--label", "y", "--classes", "no,yes", "--schema", "schema.json", "--account", "account"]
-    assert main(["fit", "subsample", *table, "--memory", "1GB", "--out", "streamed"]) == 1
+    run_json("ledger account people --epsilon 1.5 --delta 2e-6")
+    table = "private.csv --label y --classes no,yes --schema schema.json --account people"
+    assert main(f"fit subsample {table} --memory 1GB --out streamed".split()) == 1
     assert "--account takes a table that is read whole" in capsys.readouterr().err
-    assert main(["fit", "subsample", *table, "--queries", "10", "--json", "--out", "one"]) == 0
-    claim = json.loads(capsys.readouterr().out)["claim"]
+    claim = run_json(f"fit subsample {table} --queries 10 --out one")["claim"]
     assert "drawn on its account, (1.5, 2e-06)" in claim
     assert load("one").claim_ == claim
-    assert main(["fit", "linear", *table, "--epsilon", "0.4", "--json", "--out", "two"]) == 0
-    assert "drawn on its account" in json.loads(capsys.readouterr().out)["claim"]
-    assert main(["fit", "linear", *table, "--epsilon", "0.4", "--out", "three"]) == 1
+    assert "drawn on its account" in run_json(f"fit linear {table} --epsilon 0.4 --out two")["claim"]
+    assert main(f"fit linear {table} --epsilon 0.4 --out three".split()) == 1
     assert "the account has (0.1, 0) left" in capsys.readouterr().err
     assert not (tmp_path / "three").exists()

@@ -348,55 +348,54 @@ def student(tmp_path_factory):
     return save(made, tmp_path_factory.mktemp("student") / "student")
 
 
-def test_the_command_says_what_was_found_and_whether_limits_hold(student, tmp_path, capsys):
-    table = write_table(tmp_path / "held.csv", 6000, 4)
-    told = ["check", student, table, "--label", "y", "--classes", "ill,well", "--leave-out", "sex", "--epsilon", "2"]
-    told = [str(part) for part in told]
-    groups = ["--by", "sex", "--by-values", "f,m", "--max-error", "0.3", "--min-auc", "0.6"]
-    assert main([*told, *groups, "--report", str(tmp_path / "check.html")]) == 0
+LABELS = "--label y --classes ill,well"
+
+
+def test_the_command_says_what_was_found_and_whether_limits_hold(student, tmp_path, capsys, monkeypatch, run_json):
+    monkeypatch.chdir(tmp_path)
+    write_table(tmp_path / "held.csv", 6000, 4)
+    command = f"check {student} held.csv {LABELS} --leave-out sex --epsilon 2"
+    groups = "--by sex --by-values f,m --max-error 0.3 --min-auc 0.6 --report check.html"
+    assert main(f"{command} {groups}".split()) == 0
     said = capsys.readouterr().out
     assert "error, f" in said
     assert "auc" in said
     assert "Calibration" in (tmp_path / "check.html").read_text()
-    assert main([*told, "--max-error", "0.05", "--min-auc", "0.999", "--json"]) == 1
+    assert main(f"{command} --max-error 0.05 --min-auc 0.999 --json".split()) == 1
     output = capsys.readouterr()
     assert len(json.loads(output.out)["failed"]) == 2
     assert "the error is not shown to be at most 0.05" in output.err
 
 
-def test_the_command_reads_groups_as_categories_and_refuses_no_value(student, tmp_path, capsys):
+def test_the_command_reads_groups_as_categories_and_refuses_no_value(student, tmp_path, run_json):
     random = np.random.default_rng(4)
     rows = random.normal(size=(400, 2))
     columns = {"x": rows[:, 0], "z": rows[:, 1], "y": np.where(rows.sum(axis=1) > 0, "ill", "well")}
     half = b"\xff"  # bytes that are no text
     texts = pyarrow.array([b"f", b"m", half, b" f "] * 100).cast(pyarrow.binary()).view(pyarrow.string())
-    kinds = {"texts": (texts, "f,m"), "truths": ([True, False] * 200, "true,false"), "wholes": ([1.0, None] * 200, "1")}
-    for name, (groups, values) in kinds.items():
-        table = pyarrow.table(columns | {"group": groups})
-        pyarrow.parquet.write_table(table, tmp_path / f"{name}.parquet")
-        told = ["check", str(student), str(tmp_path / f"{name}.parquet"), "--label", "y", "--classes", "ill,well"]
-        assert main([*told, "--by", "group", "--by-values", values, "--epsilon", "100", "--json"]) == 0
-        [counts, _] = json.loads(capsys.readouterr().out)["counts"]
-        sizes = np.sum(counts, axis=(1, 2)).tolist()
-        expected = {"texts": [200, 100, 100], "truths": [200, 200, 0], "wholes": [200, 200]}[name]
-        assert np.abs(np.subtract(sizes, expected)).max() < 10
+    for groups, values, expected in (
+        (texts, "f,m", [200, 100, 100]),
+        ([True, False] * 200, "true,false", [200, 200, 0]),
+        ([1.0, None] * 200, "1", [200, 200]),
+    ):
+        pyarrow.parquet.write_table(pyarrow.table(columns | {"group": groups}), tmp_path / "t.parquet")
+        command = f"check {student} {tmp_path}/t.parquet {LABELS} --by group --by-values {values} --epsilon 100"
+        [counts, _] = run_json(command)["counts"]
+        assert np.abs(np.sum(counts, axis=(1, 2)) - expected).max() < 10
 
 
 def test_the_command_reads_no_groups_from_private_records(student, tmp_path, capsys):
-    table = write_table(tmp_path / "held.csv", 500, 4)
-    told = ["check", student, table, "--label", "y", "--classes", "ill,well", "--leave-out", "sex", "--by", "sex"]
-    assert main([str(part) for part in told]) == 1
-    assert "are not read from private records" in " ".join(capsys.readouterr().err.split())
-    assert main([*(str(part) for part in told[:-1]), "height"]) == 1
-    assert "there is no such column" in capsys.readouterr().err
+    command = f"check {student} {write_table(tmp_path / 'held.csv', 500, 4)} {LABELS} --leave-out sex --by"
+    for column, text in (("sex", "are not read from private records"), ("height", "there is no such column")):
+        assert main([*command.split(), column]) == 1
+        assert text in " ".join(capsys.readouterr().err.split())
 
 
 def test_the_command_refuses_a_limit_that_cannot_be_measured(tmp_path, capsys):
     rule = SemiPrivateClassifier(epsilon=8.0, classes=["ill", "well"])
     rule.fit(X[:100], np.where(X[:100, 0] > 0, "ill", "well"), public=X[:20])
-    folder, table = save(rule, tmp_path / "rule"), write_table(tmp_path / "held.csv", 500, 4)
-    told = ["check", folder, table, "--label", "y", "--classes", "ill,well", "--leave-out", "sex", "--min-auc", "0.5"]
-    assert main([str(part) for part in told]) == 1
+    folder, held = save(rule, tmp_path / "rule"), write_table(tmp_path / "held.csv", 500, 4)
+    assert main(f"check {folder} {held} {LABELS} --leave-out sex --min-auc 0.5".split()) == 1
     assert "--min-auc needs a model" in capsys.readouterr().err
 
 

@@ -52,6 +52,14 @@ def pure(weights, epsilon):
     return RandomStopping(candidates=1, weights=weights, trial=ApproximateTrial(epsilon, 0.0))
 
 
+def gaussian_trials(candidates, cuts):
+    """Return a search at epsilon 1, its law of numbers, and the laws of a trial's cells on two neighbours."""
+    stopping = RandomStopping.calibrate(epsilon=1.0, delta=1e-6, candidates=candidates, trial=GaussianTrial)
+    edges = np.concatenate([[-np.inf], cuts, [np.inf]])
+    first, second = np.diff(ndtr(edges)), np.diff(ndtr(edges - stopping.trial.length))
+    return stopping, np.array(stopping.weights) / sum(stopping.weights), edges, first, second
+
+
 # ------------------------------------------------------------------------------------------- the best of several trials
 
 
@@ -86,10 +94,7 @@ def test_the_bound_holds_for_the_worst_trials_found_and_is_met_at_order_infinity
 @pytest.mark.parametrize("candidates", [3, 8])
 def test_the_bound_holds_for_gaussian_trials_whatever_their_scores_are(candidates):
     """A normal variable in 400 cells, scored by its likelihood ratio, either way, and in random orders."""
-    stopping = RandomStopping.calibrate(epsilon=1.0, delta=1e-6, candidates=candidates, trial=GaussianTrial)
-    law = np.array(stopping.weights) / sum(stopping.weights)
-    edges = np.concatenate([[-np.inf], np.linspace(-5.5, 5.5, 399), [np.inf]])
-    first, second = np.diff(ndtr(edges)), np.diff(ndtr(edges - stopping.trial.length))
+    stopping, law, _, first, second = gaussian_trials(candidates, np.linspace(-5.5, 5.5, 399))
     orders = [
         np.arange(400),
         np.arange(400)[::-1],
@@ -108,10 +113,7 @@ def test_the_bound_holds_for_gaussian_trials_whatever_their_scores_are(candidate
 @pytest.mark.parametrize("candidates", [3, 8])
 def test_scores_exist_that_come_close_to_the_delta_that_is_claimed(candidates):
     """Outcomes that are rare and tell most are ranked where the others tell most: above those of one side, no more."""
-    stopping = RandomStopping.calibrate(epsilon=1.0, delta=1e-6, candidates=candidates, trial=GaussianTrial)
-    law = np.array(stopping.weights) / sum(stopping.weights)
-    edges = np.concatenate([[-np.inf], np.linspace(-7, 7, 1401), [np.inf]])
-    first, second = np.diff(ndtr(edges)), np.diff(ndtr(edges - stopping.trial.length))
+    _, law, edges, first, second = gaussian_trials(candidates, np.linspace(-7, 7, 1401))
     worst, cells = 0.0, np.arange(first.size)
     for rare, above in product((-4.0, -3.5, -3.0), (0.8, 1.4, 2.0)):
         low, high = np.searchsorted(edges, (rare, above)) - 1
@@ -597,17 +599,16 @@ def test_wrong_settings_are_refused(monkeypatch):
         save(PrivateSearchCV(linear(), GRID), "nowhere")
 
 
-def test_a_search_on_the_command_line(tmp_path, capsys):
+def test_a_search_on_the_command_line(tmp_path, capsys, monkeypatch, run_json):
+    monkeypatch.chdir(tmp_path)
     X, y, public = table(1500)
-    pandas.DataFrame(X, columns=["a", "b"]).assign(ill=y).to_csv(tmp_path / "private.csv", index=False)
-    pandas.DataFrame(public, columns=["a", "b"]).to_csv(tmp_path / "public.csv", index=False)
-    given = ["fit", "search", f"{tmp_path}/private.csv", "--label", "ill", "--classes", "no,yes", "--epsilon", "9"]
-    given += ["--public", f"{tmp_path}/public.csv", "--json", "--out", f"{tmp_path}/model"]
-    assert main([*given, "--cuts", "1,8", "--scoring", "roc_auc", "--method", "composition"]) == 0
-    bill = json.loads(capsys.readouterr().out)
+    pandas.DataFrame(X, columns=["a", "b"]).assign(ill=y).to_csv("private.csv", index=False)
+    pandas.DataFrame(public, columns=["a", "b"]).to_csv("public.csv", index=False)
+    fit = "fit search private.csv --label ill --classes no,yes --epsilon 9 --public public.csv"
+    bill = run_json(f"{fit} --out model --cuts 1,8 --scoring roc_auc --method composition")
     assert (bill["cuts"], bill["search_method"], bill["candidates"], bill["epsilon"]) == (8, "composition", 2, 9.0)
-    assert load(tmp_path / "model").claim_ == bill["claim"]
-    assert main([*given[:-1], f"{tmp_path}/other", "--cuts", "few"]) == 1
+    assert load("model").claim_ == bill["claim"]
+    assert main(f"{fit} --out other --cuts few".split()) == 1
     assert "--cuts must be whole numbers" in capsys.readouterr().err
 
 
