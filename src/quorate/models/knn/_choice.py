@@ -8,8 +8,7 @@ how many of them would be answered correctly, otherwise by the harm that noise d
 """
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +40,7 @@ _FEWEST = 1 / 64  # votes of full weight: records that are far away cast small o
 _MOMENTS = (0.125, 0.375, 0.625, 0.875)  # of the planned queries, over which what is expected is averaged
 _ROUNDING = 1e-6  # relative, above the difference of sums of single precision between processors
 _LATER = (0.5, 1.0, 2.0, 4.0)  # when to say how far units are worn, in multiples of the planned queries
+Numbers = Mapping[str, Any]  # records, queries, epsilon and delta
 
 
 def plan_neighbours(
@@ -115,52 +115,37 @@ def plan_for(
     votes: float | None,
 ) -> Plan:
     """Return the plan for such ballots, by public rows in their space."""
-    check_count("records", records, most=MOST)
-    check_count("queries", queries, most=MOST)
+    numbers: Numbers = {"records": records, "queries": queries, "epsilon": epsilon, "delta": delta}
+    for name in ("records", "queries"):
+        check_count(name, numbers[name], most=MOST)
     sample = _spread(len(_enough(public)), MOST_ANCHORS)
     codes = None if labels is None else ballot.codes(labels)[sample]
-    scene_class, points = _Means if isinstance(ballot, Levels) else _Votes, space.points(public[sample])
-    scene = scene_class(points, codes, ballot, records=records, queries=queries)
+    scene = _Scene(space.points(public[sample]), codes, ballot)
     weights = _weights_by_share(scene, Kernel.within(radius or 1.0, space, shape=kernel, top=TOP), radius, share)
 
-    def choose(**changes: float) -> tuple[float, float, _Look]:
-        """Return the best share and votes, with some of the numbers changed."""
-        numbers = {"records": records, "queries": queries, "epsilon": epsilon} | changes
-        counts = {name: int(numbers[name]) for name in ("records", "queries")}
-        changed = scene_class(points, codes, ballot, **counts)
-        return _best(
-            [
-                (part, number, look)
-                for part, within in weights.items()
-                for number, look in changed.looks(within, votes, epsilon=numbers["epsilon"], delta=delta)
-            ]
-        )
+    def choose(changed: Numbers) -> _Trial:
+        return _best([trial for part in weights for trial in scene.trials(part, weights[part], votes, changed)])
 
-    part, number, look = choose()
-    feasible = look.spoilt < _SPOILT
-    settings = {
-        "epsilon": epsilon,
-        "delta": delta,
-        "queries": queries,
-        "records": records,
+    trial = choose(numbers)
+    settings = dict(numbers) | {
         "radius": radius,
-        "share": part or None,
-        "votes": number,
+        "share": trial.share or None,
+        "votes": trial.votes,
         "kernel": kernel,
         "metric": space.metric,
     }
-    forecast = scene.forecast(weights[part], number, epsilon=epsilon, delta=delta)
-    figures = settings | {"right": look.right, "error": look.error, "spoilt": look.spoilt, "forecast": forecast}
+    figures = settings | scene.quality(trial) | {"spoilt": trial.spoilt}
+    figures["forecast"] = scene.forecast(trial, weights[trial.share], numbers)
     return Plan(
         family="neighbours",
-        feasible=feasible,
+        feasible=trial.is_feasible,
         keywords={name: value for name, value in settings.items() if value is not None},
         figures=figures,
         text=_text(figures),
-        shortage=f"noise is expected to spoil {look.spoilt:.0%} of the answers",
-        nearest=() if feasible else tuple(_changes(choose, records, queries, epsilon)),
+        shortage=f"noise is expected to spoil {trial.spoilt:.0%} of the answers",
+        nearest=() if trial.is_feasible else tuple(_changes(choose, scene, numbers)),
         shown=("records", "queries", "votes", "epsilon", "delta"),
-        bar=("answers that noise is expected to leave right", 1 - look.spoilt),
+        bar=("answers that noise is expected to leave right", 1 - trial.spoilt),
     )
 
 
@@ -207,65 +192,63 @@ def _enough(rows: Floats) -> Floats:
     return rows
 
 
-@dataclass(frozen=True)
-class _Look:
-    """What is expected of answers: the share that noise spoils, and the share that is right or how far they are off.
+@dataclass(frozen=True, eq=False)
+class _Trial:
+    """What is expected of answers if a query reaches this share of the points, and a unit may cast this many votes.
 
-    Where labels are known, `losses` has what is expected of each query: the chance of a wrong answer, or the square of
-    what it is off by.
+    `spoilt` is the share of answers that noise spoils. Where labels are known, `losses` has what is expected of each
+    query: the chance of a wrong answer, or the square of what it is off by, in parts of the reach.
     """
 
+    share: float
+    votes: float
     spoilt: float
-    right: float | None = None
-    error: float | None = None
-    losses: Floats | None = None
+    losses: Floats | None
 
-    def __post_init__(self) -> None:
-        for name in ("spoilt", "right", "error"):
-            if (value := getattr(self, name)) is not None:
-                object.__setattr__(self, name, _five_digits(value))
+    @property
+    def is_feasible(self) -> bool:
+        return self.spoilt < _SPOILT
 
     @property
     def loss(self) -> float:
         """What is to be small: what is lost on average, or where labels do not say that, the share that is spoilt."""
         return self.spoilt if self.losses is None else _five_digits(float(self.losses.mean()))
 
-    def hardly_worse(self, other: "_Look") -> bool:
+    def is_hardly_worse(self, other: "_Trial") -> bool:
         """Whether what is lost more than by the other is within its own standard error, or hardly more is spoilt."""
-        if self.losses is None or other.losses is None or self.spoilt >= _SPOILT:
+        if self.losses is None or other.losses is None or not self.is_feasible:
             return self.spoilt <= other.spoilt + _HARM
         excess = self.losses - other.losses
         rounding = _ROUNDING * (1 + float(other.losses.mean()))
         return bool(excess.mean() <= excess.std() / math.sqrt(len(excess)) + rounding)
 
 
-def _best(tried: Sequence[tuple[float, float, _Look]]) -> tuple[float, float, _Look]:
+def _best(trials: list[_Trial]) -> _Trial:
     """Return the smallest share that answers hardly worse than any other, with the votes that are best for it.
 
     Near neighbours are alike; and the public points that a query reaches are fewer than the records that it will reach,
     which makes small shares look worse than they are.
     """
-    best = min(tried, key=lambda trial: trial[2].loss)
-    good = [trial for trial in tried if trial[2].hardly_worse(best[2])]
-    smallest = min(share for share, _, _ in good)
-    return min((trial for trial in good if trial[0] == smallest), key=lambda trial: trial[2].loss)
+    best = min(trials, key=lambda trial: trial.loss)
+    good = [trial for trial in trials if trial.is_hardly_worse(best)]
+    smallest = min(trial.share for trial in good)
+    return min((trial for trial in good if trial.share == smallest), key=lambda trial: trial.loss)
 
 
-def _changes(
-    choose: Callable[..., tuple[float, float, _Look]], records: int, queries: int, epsilon: float
-) -> Iterator[Change]:
+def _changes(choose: "Callable[[Numbers], _Trial]", scene: "_Scene", numbers: Numbers) -> Iterator[Change]:
     """Yield the first that does of ever more records, ever fewer queries, and an ever larger epsilon."""
-    tried = {
-        "records": (2**power * records for power in range(1, _DOUBLED + 1)),
-        "queries": (queries // 2**power for power in range(1, _DOUBLED + 1) if queries >= 2**power),
-        "epsilon": (2**power * epsilon for power in range(1, _DOUBLED + 1) if 2**power * epsilon <= _MOST_EPSILON),
+    factors = [2**power for power in range(1, _DOUBLED + 1)]
+    values: dict[str, list[float]] = {
+        "records": [factor * numbers["records"] for factor in factors],
+        "queries": [numbers["queries"] // factor for factor in factors if numbers["queries"] >= factor],
+        "epsilon": [factor * numbers["epsilon"] for factor in factors if factor * numbers["epsilon"] <= _MOST_EPSILON],
     }
     says = {"records": "collect about {:,} records", "queries": "plan for {:,} queries", "epsilon": "set epsilon={:g}"}
-    for parameter, values in tried.items():
-        for value in values:
-            look = choose(**{parameter: value})[2]
-            if look.spoilt < _SPOILT:
-                yield Change(parameter, value, look.right, says[parameter].format(value))
+    for parameter, sentence in says.items():
+        for value in values[parameter]:
+            trial = choose({**numbers, parameter: value})
+            if trial.is_feasible:
+                yield Change(parameter, value, scene.quality(trial)["right"], sentence.format(value))
                 break
 
 
@@ -284,78 +267,107 @@ def _spread(rows: int, limit: int) -> Integers:
     return np.unique(np.linspace(0, rows - 1, min(rows, limit)).astype(np.int64))
 
 
-class _Scene(ABC):
+class _Scene:
     """Public points, each of which stands for a share of the records and of the queries."""
 
-    def __init__(self, points: Points, codes: Integers | None, ballot: Any, *, records: int, queries: int) -> None:
-        self._asked = _spread(len(points), _MOST_QUERIES)
-        self._codes, self._ballot, self._queries = codes, ballot, queries
-        self._each = records / len(points)
-        self.points = len(points)
-        self._distances = squared_distances(points[self._asked], points)
-        self._distances[np.arange(len(self._asked)), self._asked] = np.inf  # no point is its own neighbour
+    def __init__(self, points: Points, codes: Integers | None, ballot: Any) -> None:
+        self.points, self._codes, self._ballot = len(points), codes, ballot
+        self._queries = _spread(len(points), _MOST_QUERIES)
+        self._distances = squared_distances(points[self._queries], points)
+        self._distances[np.arange(len(self._queries)), self._queries] = np.inf  # no point is its own neighbour
 
     def weights(self, kernel: Kernel, rank: int | None = None) -> NDArray[np.float32]:
         """Return weights of records on queries, within the radius of a kernel or as far as the point of this rank."""
-        radii = np.full(len(self._asked), kernel.squared_radius, dtype=np.float32)
+        radii = np.full(len(self._queries), kernel.squared_radius, dtype=np.float32)
         if rank is not None:
-            place_of_rank = min(rank, self.points - 1) - 1
-            radii = np.maximum(np.partition(self._distances, place_of_rank, axis=1)[:, place_of_rank], np.float32(1))
+            index = min(rank, self.points - 1) - 1
+            radii = np.maximum(np.partition(self._distances, index, axis=1)[:, index], np.float32(1))
         return kernel.weigh(radii[:, np.newaxis] - self._distances, radii)
 
-    def looks(
-        self, weights: NDArray[np.float32], votes: float | None, **guarantee: float
-    ) -> Iterator[tuple[float, _Look]]:
-        """Yield numbers of votes, and what is then expected of all planned queries, on average while records wear out.
+    def trials(
+        self, share: float, weights: NDArray[np.float32], votes: float | None, numbers: Numbers
+    ) -> Iterator[_Trial]:
+        """Yield what is expected of all planned queries, on average while records wear out, for numbers of votes.
 
         Those that are tried are multiples of what a typical record would cast, in votes of full weight.
         """
-        spent = self._expected_spending(weights)
+        spent = self._expected_spending(weights, numbers)
         typical = _five_digits(float(np.mean(spent)) / (TOP**2 * int(self._ballot.prices.max())))
         for number in [max(_FEWEST, factor * typical) for factor in _WEAR] if votes is None else [votes]:
-            terms = Terms.calibrate(**guarantee, votes=number, top=TOP, ballot=self._ballot)
-            yield number, self._judged(weights, np.outer(spent, _MOMENTS) <= _lasting(terms), terms)
+            terms = self._terms(number, numbers)
+            yield _Trial(share, number, *self._judge(weights, np.outer(spent, _MOMENTS), terms, numbers))
 
     def forecast(
-        self, weights: NDArray[np.float32], votes: float, **guarantee: float
+        self, trial: _Trial, weights: NDArray[np.float32], numbers: Numbers
     ) -> tuple[tuple[int, float, float | None], ...]:
         """Return lines of queries answered, the share of records worn out by then, and how good answers are then."""
-        lines = []
-        terms = Terms.calibrate(**guarantee, votes=votes, top=TOP, ballot=self._ballot)
-        spent = self._expected_spending(weights)
+        lines, terms = [], self._terms(trial.votes, numbers)
         for factor in _LATER:
-            alive = factor * spent <= _lasting(terms)
-            look = self._judged(weights, alive[:, np.newaxis], terms)
-            then = look.right if look.error is None else look.error
-            lines.append((math.ceil(factor * self._queries), float(1 - alive.mean()), then))
+            spent = factor * self._expected_spending(weights, numbers)[:, np.newaxis]
+            then = self.quality(_Trial(trial.share, trial.votes, *self._judge(weights, spent, terms, numbers)))
+            worn = float((spent > _lasting(terms)).mean())
+            lines.append(
+                (
+                    math.ceil(factor * numbers["queries"]),
+                    worn,
+                    then["right"] if then["error"] is None else then["error"],
+                )
+            )
         return tuple(lines)
 
-    def _expected_spending(self, weights: NDArray[np.float32]) -> Floats:
-        """Return what a record in the place of each point would spend on the planned queries."""
+    def quality(self, trial: _Trial) -> dict[str, float | None]:
+        """Return the share of right answers of a vote, or how far means are off; None where labels are not known."""
+        loss = None if trial.losses is None else float(trial.losses.mean())
+        if isinstance(self._ballot, Levels):
+            return {
+                "right": None,
+                "error": None if loss is None else _five_digits(self._ballot.reach * math.sqrt(loss)),
+            }
+        return {"right": None if loss is None else _five_digits(1 - loss), "error": None}
+
+    def _terms(self, votes: float, numbers: Numbers) -> Terms:
+        guarantee = {name: numbers[name] for name in ("epsilon", "delta")}
+        return Terms.calibrate(**guarantee, votes=votes, top=TOP, ballot=self._ballot)
+
+    def _expected_spending(self, weights: NDArray[np.float32], numbers: Numbers) -> Floats:
+        """Return what a record in the place of each point would spend on the planned queries.
+
+        Where labels are not known, it pays the price of a typical vote.
+        """
+        prices = self._ballot.prices.mean() if self._codes is None else self._ballot.prices[self._codes]
         squares = np.einsum("ij,ij->j", weights, weights)
-        return np.asarray(self._queries * squares * self._prices() / len(weights), dtype=np.float64)
+        return np.asarray(numbers["queries"] * squares * prices / len(weights), dtype=np.float64)
 
-    def _prices(self) -> Any:
-        """Return the price of a vote of weight 1 of each record; that of a typical one where labels are not known."""
-        return self._ballot.prices.mean() if self._codes is None else self._ballot.prices[self._codes]
+    def _judge(
+        self, weights: NDArray[np.float32], spent: Floats, terms: Terms, numbers: Numbers
+    ) -> tuple[float, Floats | None]:
+        """Return the share of spoilt answers and the losses, on average over moments: the columns of `spent`."""
+        voters = (spent <= _lasting(terms)).astype(np.float32) * (numbers["records"] / self.points)
+        judge = self._judge_means if isinstance(self._ballot, Levels) else self._judge_votes
+        spoilt, losses = judge(weights, voters, terms.scale)
+        return _five_digits(spoilt), losses
 
-    @abstractmethod
-    def _judged(self, weights: NDArray[np.float32], alive: NDArray[np.bool_], terms: Terms) -> _Look:
-        """Return what is expected, on average over moments: a column of `alive` says who can still vote at one."""
-
-
-class _Votes(_Scene):
-    """How many answers are right where records vote for classes."""
-
-    def _judged(self, weights: NDArray[np.float32], alive: NDArray[np.bool_], terms: Terms) -> _Look:
-        several = self._ballot.classes
-        voters, noise = alive.astype(np.float32) * self._each, self._ballot.contrast(terms.scale)
-        spoilt = float(np.minimum(1.0, (several - 1) * ndtr(-_MARGIN * (weights @ voters) / noise)).mean())
+    def _judge_votes(
+        self, weights: NDArray[np.float32], voters: NDArray[np.float32], scale: float
+    ) -> tuple[float, Floats | None]:
+        classes, noise = self._ballot.classes, self._ballot.contrast(scale)
+        spoilt = float(np.minimum(1.0, (classes - 1) * ndtr(-_MARGIN * (weights @ voters) / noise)).mean())
         if self._codes is None:
-            return _Look(spoilt)
-        ballots, truth = np.eye(several, dtype=np.float32)[self._codes], self._codes[self._asked, np.newaxis]
+            return spoilt, None
+        ballots, truth = np.eye(classes, dtype=np.float32)[self._codes], self._codes[self._queries, np.newaxis]
         right = [_right(weights @ (ballots * now[:, np.newaxis]), truth, noise) for now in voters.T]
-        return _Look(spoilt, right=float(np.mean(right)), losses=1 - np.mean(right, axis=0))
+        return spoilt, 1 - np.mean(right, axis=0)
+
+    def _judge_means(
+        self, weights: NDArray[np.float32], voters: NDArray[np.float32], scale: float
+    ) -> tuple[float, Floats | None]:
+        total, levels = weights @ voters, self._ballot
+        spoilt = float(np.mean(1 - levels.means(total, total, scale)[0]))  # what is drawn to the centre
+        if self._codes is None:
+            return spoilt, None
+        targets = levels.targets(self._codes)[:, np.newaxis]
+        means, deviation = levels.means(total, weights @ (voters * targets), scale)
+        return spoilt, ((means - targets[self._queries]) ** 2 + deviation**2).mean(axis=1)
 
 
 def _right(counts: NDArray[np.float32], truth: Integers, noise: float) -> Floats:
@@ -363,18 +375,3 @@ def _right(counts: NDArray[np.float32], truth: Integers, noise: float) -> Floats
     lost = ndtr((counts - np.take_along_axis(counts, truth, axis=1)) / noise)
     np.put_along_axis(lost, truth, 0.0, axis=1)
     return np.asarray(np.maximum(0.0, 1 - lost.sum(axis=1)), dtype=np.float64)
-
-
-class _Means(_Scene):
-    """How far answers are off where targets are averaged."""
-
-    def _judged(self, weights: NDArray[np.float32], alive: NDArray[np.bool_], terms: Terms) -> _Look:
-        levels, voters = self._ballot, alive.astype(np.float32) * self._each
-        total = weights @ voters
-        spoilt = float(np.mean(1 - levels.means(total, total, terms.scale)[0]))  # what is drawn to the centre
-        if self._codes is None:
-            return _Look(spoilt)
-        targets = levels.targets(self._codes)[:, np.newaxis]
-        means, deviation = levels.means(total, weights @ (voters * targets), terms.scale)
-        losses = ((means - targets[self._asked]) ** 2 + deviation**2).mean(axis=1)
-        return _Look(spoilt, error=float(levels.reach * math.sqrt(losses.mean())), losses=losses)
