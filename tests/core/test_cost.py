@@ -129,7 +129,7 @@ def queries(path, rows):
 
 def test_a_dry_run_asks_nothing_and_says_what_it_would_cost(model, tmp_path, capsys):
     table = queries(tmp_path / "new.csv", range(12))
-    asked = ["predict", str(model), str(table), "--key", "patient"]
+    asked = ["predict", str(model), str(table), "--row-id", "patient"]
     code = main([*asked, "--dry-run", "--json"])
     said = json.loads(capsys.readouterr().out)
     assert code == (1 if said["may_be_refused"] else 0)
@@ -148,16 +148,16 @@ def test_a_dry_run_asks_nothing_and_says_what_it_would_cost(model, tmp_path, cap
 def test_a_warning_counts_what_is_spent_already(model, tmp_path, capsys):
     """It compared the queries of this command alone with those planned for."""
     for rows, warned in ((range(6), False), (range(6, 12), True)):
-        main(["predict", str(model), str(queries(tmp_path / "new.csv", rows)), "--key", "patient"])
+        main(["predict", str(model), str(queries(tmp_path / "new.csv", rows)), "--row-id", "patient"])
         assert ("may be refused" in capsys.readouterr().err) is warned
 
 
 def test_answers_have_a_row_key_and_few_digits(model, tmp_path, capsys):
     table = queries(tmp_path / "new.csv", [-3, 3])
-    main(["predict", str(model), str(table), "--key", "patient"])
+    main(["predict", str(model), str(table), "--row-id", "patient"])
     assert capsys.readouterr().out.splitlines() == ["patient,answer,outcome", "p0,no,answered", "p1,yes,answered"]
-    assert main(["predict", str(model), str(table), "--key", "ward"]) == 1
-    assert "--key names 'ward', and the queries have no such column" in capsys.readouterr().err
+    assert main(["predict", str(model), str(table), "--row-id", "ward"]) == 1
+    assert "--row-id names 'ward', and the queries have no such column" in capsys.readouterr().err
     qr.save(fitted(scores=True, aggregator="auto"), tmp_path / "scores")
     (tmp_path / "plain.csv").write_text("x\n-3\n3\n")
     main(["predict", str(tmp_path / "scores"), str(tmp_path / "plain.csv")])

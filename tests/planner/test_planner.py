@@ -400,7 +400,7 @@ def test_command_prints_json_and_says_by_its_exit_code_whether_it_is_feasible(ca
     assert printed["aggregator"] == "sharp_majority"
     assert plan_command(**asked, answer_rate=0.9) == 1
     text = capsys.readouterr().out
-    for words in ("Nearest feasible", "raise epsilon to", "answered and right", "Bassily, Thakkar and Thakurta 2018"):
+    for words in ("Nearest feasible", "raise epsilon to", "of all queries", "Bassily, Thakkar and Thakurta 2018"):
         assert words in " ".join(text.split())
 
 

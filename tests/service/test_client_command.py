@@ -58,7 +58,7 @@ def test_ask_writes_what_predict_writes(asked, capsys, tmp_path):
     same = json.loads(capsys.readouterr().out)
     for name in ("queries", "answered", "no_quorum", "refused", "answers", "outcomes"):
         assert as_json[name] == same[name]
-    assert ask("new.csv", "--key", "patient").out.splitlines()[0] == "patient,answer,outcome"
+    assert ask("new.csv", "--row-id", "patient").out.splitlines()[0] == "patient,answer,outcome"
 
 
 def test_the_key_is_read_from_a_file_that_is_nobody_elses(asked, monkeypatch, tmp_path, capsys):

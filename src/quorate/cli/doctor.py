@@ -20,21 +20,6 @@ from quorate.core.errors import QuorateError
 from quorate.core.ledger.chain import state_folder
 
 Verdict = Literal["ok", "missing", "warning", "unsound"]
-_PURPOSES = {  # of the extras
-    "report": "report pages",
-    "service": "quorate serve",
-    "client": "quorate ask, and a client for programs",
-    "sites": "quorate site: a federation of owners",
-    "tracing": "traces of a server's requests",
-    "postgres": "a ledger that several hosts share",
-    "excel": "tables in .xlsx files",
-    "sql": "tables from queries to DuckDB and PostgreSQL",
-    "dask": "teachers fitted on a Dask cluster",
-    "ray": "teachers fitted on a Ray cluster",
-    "torch": "batched learners on PyTorch",
-    "onnx": "published models as ONNX files",
-    "mlflow": "published models in an MLflow registry",
-}
 _EARLIEST_CLOCK = 1_760_000_000  # seconds since 1970: this code is younger
 _SYNCS = 20
 _INSTANT_SECONDS = 20e-6  # no disk writes so fast
@@ -80,8 +65,7 @@ def _packages() -> Iterator[Finding]:
             yield Finding(package, "ok", version)
     for name, packages in extras.items():
         missing = [package for package in packages if _version(package) is None]
-        text = _PURPOSES.get(name, ", ".join(packages))
-        text += f": pip install 'quorate[{name}]' brings {', '.join(missing)}" if missing else ""
+        text = f"pip install 'quorate[{name}]' brings {', '.join(missing)}" if missing else "installed"
         yield Finding(f"extra {name}", "missing" if missing else "ok", text)
 
 

@@ -165,7 +165,7 @@ def check_new_folder(folder: Path) -> None:
 
 
 @dataclass(frozen=True)
-class Keys:
+class RowIds:
     """The names of the rows of the queries: their numbers, from 1, or a column of theirs."""
 
     name: str
@@ -181,7 +181,7 @@ class QueryOptions:
     ----------
     out
         The CSV file for the answers. Without it they are printed.
-    key
+    row_id
         A column of the queries that names each row, such as an id. The answers show it instead of the row number, and
         the model does not see it, unless it was fitted on it.
     leave_out
@@ -191,28 +191,28 @@ class QueryOptions:
     """
 
     out: Path | None = None
-    key: str | None = None
+    row_id: str | None = None
     leave_out: str = ""
     json: bool = False
 
-    def read(self, queries: Path) -> tuple[Any, Keys]:
+    def read(self, queries: Path) -> tuple[Any, RowIds]:
         """Return the table of queries, and the names of its rows."""
         if self.out is not None:
             check_new_file(self.out, inputs=[queries])
         table = read_table(queries, role="query")
         names = [("--leave-out", name) for name in split_list(self.leave_out)]
-        for option, name in [*names, *([("--key", self.key)] if self.key else [])]:
+        for option, name in [*names, *([("--row-id", self.row_id)] if self.row_id else [])]:
             if name not in table.column_names:
                 raise InvalidInput(f"{option} names {name!r}, and the queries have no such column")
-        if self.key is None:
-            return table, Keys("row", range(1, len(table) + 1))
-        return table, Keys(self.key, table[self.key].to_pylist())
+        if self.row_id is None:
+            return table, RowIds("row", range(1, len(table) + 1))
+        return table, RowIds(self.row_id, table[self.row_id].to_pylist())
 
     def select(self, table: Any, columns: Collection[str]) -> Any:
-        """Return what a model that takes these columns reads of the queries: the column of the key, if it is one."""
+        """Return what a model that takes these columns reads of the queries: the column of ids, if it is one."""
         unread = set(split_list(self.leave_out))
-        if self.key is not None:
-            unread = unread - {self.key} if self.key in columns else unread | {self.key}
+        if self.row_id is not None:
+            unread = unread - {self.row_id} if self.row_id in columns else unread | {self.row_id}
         return table.drop_columns(sorted(unread))
 
 
@@ -233,32 +233,35 @@ class Replies:
         return {"queries": len(self.labels)} | outcomes | self.figures
 
 
-def show_answers(replies: Replies, keys: Keys, options: QueryOptions, *, scored: Sequence[Any] = ()) -> None:
+def show_answers(replies: Replies, row_ids: RowIds, options: QueryOptions, *, scored: Sequence[Any] = ()) -> None:
     """Write or print the answers, and print the bill. The scores of a query become a column for each scored class."""
     bill = replies.bill
-    if options.out is not None or not options.json:
-        columns = dict(replies.beside)
-        if "score" in columns:
-            rows = [row or [""] * len(scored) for row in columns.pop("score")]
-            columns |= {f"score_{name}": [row[position] for row in rows] for position, name in enumerate(scored)}
-        text = _answers_as_csv(replies, columns, keys)
-        if options.out is None:
-            sys.stdout.write(text)
-        else:
-            write_file(options.out, text)
-    else:
+    if options.json and options.out is None:
         plain = [label.item() if hasattr(label, "item") else label for label in replies.labels]
         bill |= {"answers": plain, "outcomes": list(replies.outcomes)}
         bill |= {_PLURALS.get(name, name): list(values) for name, values in replies.beside.items()}
+    else:
+        write_or_print(_answers_as_csv(replies, row_ids, scored), options.out)
     figures = {name: value for name, value in bill.items() if value or name in ("queries", "answered")}
     show_bill("The bill", bill if options.json else figures, as_json=options.json)
 
 
-def _answers_as_csv(replies: Replies, columns: Mapping[str, Sequence[Any]], keys: Keys) -> str:
+def _answers_as_csv(replies: Replies, row_ids: RowIds, scored: Sequence[Any]) -> str:
     """Return a line for each query, in their order; sets and several labels are JSON lists."""
-    names = [keys.name, "answer", "outcome", *columns]
-    rows = zip(keys.values, replies.labels, replies.outcomes, *columns.values(), strict=True)
-    return to_csv([dict(zip(names, row, strict=True)) for row in rows], names)
+    columns = {row_ids.name: row_ids.values, "answer": replies.labels, "outcome": replies.outcomes, **replies.beside}
+    if "score" in columns:
+        scores = [row or [""] * len(scored) for row in columns.pop("score")]
+        columns |= {f"score_{name}": [row[position] for row in scores] for position, name in enumerate(scored)}
+    rows = zip(*columns.values(), strict=True)
+    return to_csv([dict(zip(columns, row, strict=True)) for row in rows], list(columns))
+
+
+def write_or_print(text: str, path: Path | None) -> None:
+    """Write a text to a file, or to standard output where none is named."""
+    if path is None:
+        sys.stdout.write(text)
+    else:
+        write_file(path, text)
 
 
 def to_csv(rows: Iterable[Mapping[str, Any]], names: Sequence[str], *, full: bool = False) -> str:

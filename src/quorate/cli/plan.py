@@ -131,7 +131,7 @@ def _show(planned: Plan) -> None:
 
 def _show_changes(console: Console, planned: Plan) -> None:
     changes = [
-        {"any one of these would do": change.sentence, "answered and right": f"{change.right:.1%}"}
+        {"any one of these would do": change.sentence, "of all queries": f"{change.right:.1%}"}
         for change in planned.nearest
     ]
     show_rows(changes, is_result=True, title="Nearest feasible")

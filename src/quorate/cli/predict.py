@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from numpy.typing import NDArray
 
 from quorate.cli.options import Device, Trusted, split_list, use_device
-from quorate.cli.output import Keys, QueryOptions, Replies, check_report, show_answers, show_bill, verdict
+from quorate.cli.output import QueryOptions, Replies, RowIds, check_report, show_answers, show_bill, verdict
 from quorate.core.errors import BudgetSpent, InvalidInput
 from quorate.core.mechanisms.base import ThresholdMechanism
 from quorate.core.requests import Quote
@@ -44,7 +44,7 @@ def predict(
     refused); for a model with scores, also the noisy share of each class. A query that this caller asked before gets
     the same answer again, at no privacy cost. A published model answers without a budget.
 
-    Example: `quorate predict model new.csv --key patient --out answers.csv`
+    Example: `quorate predict model new.csv --row-id patient --out answers.csv`
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def predict(
     _check_request(opened, dry_run=dry_run, writes=not (options.out is report is None), reports=report is not None)
     if opened.kind in _RELEASES:
         return _ask_release(opened, queries, options, caller)
-    rows, keys, notes = _read_queries(opened, queries, options, unknown=unknown)
+    rows, row_ids, notes = _read_queries(opened, queries, options, unknown=unknown)
     model = load(opened, trusted=split_list(trusted) if trusted else None)  # a changed file or manifest is refused here
     try:
         if dry_run:
@@ -87,7 +87,7 @@ def predict(
         if hasattr(model, "session_"):
             model.session_.close()  # the next command opens the folder
     replies.figures |= notes
-    show_answers(replies, keys, options, scored=_score_names(model))
+    show_answers(replies, row_ids, options, scored=_score_names(model))
     why = _CLOSED_PHASE if opened.kind == "everlasting" else "the budget cannot pay for them"
     return verdict(replies.bill, on_no_quorum, why=why)
 
@@ -201,13 +201,13 @@ def _ask_release(folder: Folder, queries: Path, options: QueryOptions, caller: s
 
 def _read_queries(
     folder: Folder, queries: Path, options: QueryOptions, *, unknown: str
-) -> tuple[Any, Keys, dict[str, Any]]:
+) -> tuple[Any, RowIds, dict[str, Any]]:
     """Return the queries as the model takes them, the names of their rows, and unknown categories for the bill."""
-    table, keys = options.read(queries)
+    table, row_ids = options.read(queries)
     schema = folder.schema()
     table = options.select(table, folder.manifest.get("feature_names") or () if schema is None else schema.columns)
     if schema is None:
-        return rows_of_model(folder, table), keys, {}
+        return rows_of_model(folder, table), row_ids, {}
     rows = (schema.refusing_unknown() if unknown == "refuse" else schema).encode(table, role="query")
     counts = schema.count_unknown(table)
     for name, count in counts.items():
@@ -217,7 +217,7 @@ def _read_queries(
             "is asked",
             file=sys.stderr,
         )
-    return rows, keys, {"unknown_categories": counts} if counts else {}
+    return rows, row_ids, {"unknown_categories": counts} if counts else {}
 
 
 def rows_of_model(folder: Folder, table: Any, *, role: Literal["private", "query"] = "query") -> Any:

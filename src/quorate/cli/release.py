@@ -266,14 +266,7 @@ def _publish(
     release.publish(options.out, extra=columns_file(subject.names))
     if options.synthetic is not None:
         write_synthetic(release, options.out / _SYNTHETIC_FILE, options.synthetic, subject.names)
-    if options.utility or options.report is not None:
-        utility = simulate_utility(release) if options.utility else None
-        if options.report is not None:
-            write_release_report(release, options.report, utility)
-        if utility is not None and options.json:
-            figures["utility"] = utility.as_dict()
-        elif utility is not None:
-            print(utility.summary(), file=sys.stderr)
+    figures |= _measure_utility(release, options)
     answers = release.answer(queries, **options.reading).to_pylist() if queries else []
     warn_of_gaps(answers)
     bill = {**release_bill(release), **figures, "folder": str(options.out), "answers": answers}
@@ -283,6 +276,18 @@ def _publish(
     for note in () if options.json else release.notes_:
         print(f"Note: {note}.", file=sys.stderr)
     return 0
+
+
+def _measure_utility(release: QueryRelease, options: ReleaseOptions) -> dict[str, Any]:
+    """Write the report, and return or print the utility, as far as either is asked for."""
+    utility = simulate_utility(release) if options.utility else None
+    if options.report is not None:
+        write_release_report(release, options.report, utility)
+    if utility is None:
+        return {}
+    if not options.json:
+        print(utility.summary(), file=sys.stderr)
+    return {"utility": utility.as_dict()}
 
 
 def _release_once(subject: Subject, table: Path, options: ReleaseOptions, settings: Mapping[str, Any]) -> int:

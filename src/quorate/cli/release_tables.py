@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from quorate.cli.output import check_new_file, show_bill, show_rows, to_csv, write_file
+from quorate.cli.output import check_new_file, show_bill, show_rows, to_csv, write_file, write_or_print
 from quorate.core.checks import check_count
 from quorate.core.errors import BudgetSpent, InvalidInput
 from quorate.models.concepts import Boxes, Concept, Halfspaces
@@ -139,11 +139,7 @@ def ask_release(
         show_bill(f"Synthetic records in {out}", {"rows": synthetic, "out": str(out)}, as_json=as_json)
         return 0
     if quantiles is not None:
-        text = json.dumps(release.quantiles(quantiles).to_dict()) + "\n"
-        if out is None:
-            sys.stdout.write(text)
-        else:
-            write_file(out, text)
+        write_or_print(json.dumps(release.quantiles(quantiles).to_dict()) + "\n", out)
         return 0
     return _show_answers(release, texts, reading, out=out, as_json=as_json)
 

@@ -63,7 +63,7 @@ def ask(
     """
     with extra_needed("client", "a client"):
         from quorate.service.client import Client
-    table, keys = options.read(queries)
+    table, row_ids = options.read(queries)
     secret = _read_key(key_file)
     with Client(url, model=model, key=secret, seconds=seconds, insecure=insecure) as client:
         with _warn_of_silence(seconds):
@@ -71,7 +71,7 @@ def ask(
         table = options.select(table, [column["name"] for column in metadata["inputs"]])
         columns = client.ask(_as_texts(table, metadata), id=id).to_pydict()
     replies = Replies(columns.pop("answer"), columns.pop("outcome"), columns)
-    show_answers(replies, keys, options)
+    show_answers(replies, row_ids, options)
     return verdict(replies.bill, on_no_quorum)
 
 
