@@ -101,6 +101,7 @@ def test_a_report_names_dates_as_dates_and_marks_by_their_own_columns(tmp_path, 
         table = {
             "day": np.datetime64("2023-01-01") + generator.integers(0, 700, rows),
             "ward": ["north"] * rows,
+            "clinic": [7] * rows,  # a constant number was joined with these marks, and stopped the command
             "grade": generator.choice(["high", "low"], rows),
             "ill": generator.choice(["no", "yes"], rows),
         }
@@ -109,7 +110,7 @@ def test_a_report_names_dates_as_dates_and_marks_by_their_own_columns(tmp_path, 
     known = ["--label", "ill", "--public", f"{tmp_path}/public.csv"]
     assert main(["fit", "linear", f"{tmp_path}/private.csv", *known, *out]) == 0, capsys.readouterr().err
     page = (tmp_path / "page.html").read_text()
-    assert "What ward and grade adds" in page
+    assert "What ward and clinic and grade adds" in page
     assert ">grade=high<" in page
     assert "at 2023-" in page or "at 2024-" in page
 

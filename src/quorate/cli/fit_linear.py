@@ -82,7 +82,7 @@ def named_curves(curves: tuple["Curve", ...], schema: Schema) -> tuple["Curve", 
     renamed, first = [], 0
     for curve in curves:
         column, name, kind = features[first]
-        if isinstance(kind, Number):
+        if curve.numeric and isinstance(kind, Number):
             renamed.append(replace(curve, column=column, values=_as_in_table(kind, curve.values)))
         elif curve.numeric:  # a category by itself, or the mark of missing values: 0 or 1
             renamed.append(replace(curve, column=name))
