@@ -96,7 +96,7 @@ def _with_private_types(self: StudentClassifier, X: Any, *, reset: bool, role: R
     if role == "private" and self.form_ is not None:
         columns = open_table(X).columns.values()
         kinds: list[ColumnKind] = ["text" if np.isnan(read_numbers(one)).any() else "number" for one in columns]
-        self.form_ = FrameFormat.declared(X, self.form_.columns, kinds)
+        self.form_ = FrameFormat.of_kinds(X, self.form_.columns, kinds)
     return rows
 
 

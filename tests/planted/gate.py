@@ -363,7 +363,7 @@ _BUGS: tuple[tuple[str, Any, str, Callable[[Any], Any]], ...] = (
     ("spellings count unless one value is exact", values, "read_codes", _codes_of_the_exact_alone),
     ("bytes that are no text empty the column", values, "_raw_texts", _bad_bytes_empty_the_column),
     ("numbers are centred on their mean", values, "read_numbers", _a_gap_is_the_mean),
-    ("features are scaled by the largest value", columns, "_scaled", _scaled_by_the_column),
+    ("features are scaled by the largest value", columns, "_scale_numbers", _scaled_by_the_column),
     ("numbers are clipped at quantiles", values, "read_numbers", _clipped_by_the_column),
     ("a mark means missing if the column has it", values, "read_texts", _missing_if_seen),
     ("texts are as long as the longest", values, "read_texts", _longest_decides),

@@ -284,7 +284,7 @@ def test_bytes_that_are_no_utf_8_are_read_as_windows_1252_and_counted(tmp_path):
     found = Irregularities()
     read = rows_of(tmp_path / "t.csv", b"a,b\n1,\xff\xfe\n2,\xc3\xa9\n")
     assert read == [{"a": "1", "b": "ÿþ"}, {"a": "2", "b": "é"}]
-    read_table(tmp_path / "t.csv", role="private", found=found)
+    read_table(tmp_path / "t.csv", role="private", irregularities=found)
     assert found.undecoded == 1
     for wrong in ("utf8x", "base64", "iso2022_jp", "hz", "utf-7"):
         with pytest.raises(
@@ -330,7 +330,7 @@ def test_records_with_too_few_or_too_many_values(tmp_path):
     read = rows_of(tmp_path / "t.csv", content)
     empty = {"a": "", "b": "", "c": ""}
     assert read == [{"a": "1", "b": "2", "c": "3"}, empty | {"a": "4"}, empty, empty | {"a": "9"}]
-    read_table(tmp_path / "t.csv", role="private", found=found)
+    read_table(tmp_path / "t.csv", role="private", irregularities=found)
     assert (found.short, found.long) == (1, 1)
     for role in ("public", "query"):
         with pytest.raises(InvalidInput, match=r"each line must have 3 values.* but line 3 has 1"):

@@ -226,5 +226,5 @@ def fit_stream(stream: Any, tables: Tables, settings: dict[str, Any]) -> Fitted:
         stream.observe = lambda batch: problems.extend(find_problems(schema, batch))
     model = estimator(**arguments).fit_table(stream, schema, public=public, memory=memory, spill=spill)
     if is_local:
-        show_problems([*file_problems(stream.found), *add_problems(problems)])
+        show_problems([*file_problems(stream.irregularities), *add_problems(problems)])
     return Fitted(model, data, plan=model.plan_)

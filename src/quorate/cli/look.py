@@ -37,7 +37,7 @@ def look(source: TableFile, *, out: Path | None = None, json: AsJson = False) ->
     records = source.read(irregularities)
     check_column_names(records, label=[source.label], groups=[source.groups], leave_out=unused)
     roles: dict[str, Any] = {"label": source.label, "groups": source.groups, "leave_out": unused}
-    look = look_at(records, **roles, found=irregularities, file=_describe_file(source))
+    look = look_at(records, **roles, irregularities=irregularities, file=_describe_file(source))
     if out is not None:
         out.touch(mode=0o600)  # it lists values of private records
         out.write_text(look.schema_text(), encoding="utf-8")

@@ -86,7 +86,7 @@ class TableFile(FileOptions, _PrivateTable):
 
     def read(self, irregularities: Irregularities | None = None) -> Any:
         """Read the private table, and count its irregular lines."""
-        return read_table(self.table, role="private", found=irregularities, **self.file_settings())
+        return read_table(self.table, role="private", irregularities=irregularities, **self.file_settings())
 
 
 @Parameter(name="*", group=_GROUP)

@@ -43,16 +43,16 @@ def check_bytes(name: str, value: object, *, least: int = 1) -> int:
     return int(size)
 
 
-def check_choice(name: str, value: object, known: Sequence[str]) -> None:
-    """Refuse a setting that is none of the known ones."""
-    if value not in known:
-        raise InvalidInput(f"{name} must be one of {', '.join(known)}, not {value!r}")
+def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
+    """Refuse a setting that is none of the choices."""
+    if value not in choices:
+        raise InvalidInput(f"{name} must be one of {', '.join(choices)}, not {value!r}")
 
 
-def check_process(what: str, opened_in: tuple[int, int]) -> None:
+def check_process(subject: str, opened_in: tuple[int, int]) -> None:
     """Refuse to go on with something that another process opened: both would spend it."""
     if process_identity() != opened_in:
-        raise WrongProcess(f"{what} was opened by another process, which may be spending it too; open one here")
+        raise WrongProcess(f"{subject} was opened by another process, which may be spending it too; open one here")
 
 
 def _real(name: str, value: object, expected: str) -> float:

@@ -115,12 +115,12 @@ def _answers_by_row(part: Any) -> bool:
         return all(map(_answers_by_row, (*part.keys(), *part.values())))
     if isinstance(part, type):  # of numbers, as in dtype=
         return part.__module__ in ("builtins", "numpy")
-    if not _is_listed(part):
+    if not _answers_by_class(part):
         return False
     return not hasattr(part, "get_params") or all(map(_answers_by_row, part.get_params(deep=False).values()))
 
 
-def _is_listed(part: Any) -> bool:
+def _answers_by_class(part: Any) -> bool:
     """Return whether the class of a part is among those that were read and found to work row by row."""
     package, *modules = _home(part)
     if package == "sklearn":

@@ -39,9 +39,9 @@ class QueryEncoder:
         """
         if name in self._tables and isinstance(values, list):
             indices, rows = self._tables[name]
-            known = [indices.get(text, -1) for text in values]
-            if -1 not in known:
-                return rows[known]
+            row_numbers = [indices.get(text, -1) for text in values]
+            if -1 not in row_numbers:
+                return rows[row_numbers]
         return self._by_arrow(name, values)
 
     def _by_arrow(self, name: str, values: Sequence[str] | NDArray[Any]) -> Floats:

@@ -46,10 +46,10 @@ def shortest_decimal(low: float, width: float) -> float:
     if not math.isfinite(low) or low == NEXT_TO_0:
         return low
     with localcontext(Context()):  # not the caller's, which may have fewer digits, or raise where some are lost
-        least, most = Decimal(repr(low)), Decimal(repr(low)) + Decimal(width)
-        first = max(least.adjusted(), most.adjusted()) + 1
+        lower, upper = Decimal(repr(low)), Decimal(repr(low)) + Decimal(width)
+        first = max(lower.adjusted(), upper.adjusted()) + 1
         for index in range(first, first - _DIGITS, -1):
-            number = least.scaleb(-index).to_integral_value(ROUND_CEILING).scaleb(index)
-            if number < most:
+            number = lower.scaleb(-index).to_integral_value(ROUND_CEILING).scaleb(index)
+            if number < upper:
                 return float(number) + 0.0  # -0.0 becomes 0.0
     return low

@@ -109,10 +109,10 @@ def open_query(address: str) -> Iterator[Result]:
 
 
 @contextmanager
-def _duckdb(duckdb: Any, place: str, query: str) -> Iterator[Result]:
-    if place and not Path(place).is_file():
-        raise InvalidInput(f"{place}: there is no such database")
-    with closing(duckdb.connect(place or ":memory:", read_only=bool(place))) as connection:
+def _duckdb(duckdb: Any, path: str, query: str) -> Iterator[Result]:
+    if path and not Path(path).is_file():
+        raise InvalidInput(f"{path}: there is no such database")
+    with closing(duckdb.connect(path or ":memory:", read_only=bool(path))) as connection:
         connection.execute("SET python_enable_replacements = false")  # a name in a query means no Python variable
         _check_query(duckdb, connection, query)
         rows = connection.sql(query)
@@ -146,9 +146,9 @@ def _table_functions(plan: Any) -> Iterator[str]:
 
 
 @contextmanager
-def _postgres(psycopg: Any, place: str, query: str) -> Iterator[Result]:
+def _postgres(psycopg: Any, location: str, query: str) -> Iterator[Result]:
     texts = importlib.import_module("psycopg.types.string").TextLoader
-    with psycopg.connect("postgresql://" + place.lstrip("/")) as connection:
+    with psycopg.connect("postgresql://" + location.lstrip("/")) as connection:
         connection.read_only = True
         connection.execute("SET TIME ZONE 'UTC'")
         connection.execute("SET DateStyle TO ISO")

@@ -40,8 +40,8 @@ class CategoryCells:
     ) -> None:
         self.values, self.closed, self.size = values, closed, len(values) + (not closed)
         self.parents = {} if parents is None else dict(parents)
-        self.rest, named = OTHER, {*values, *self.parents.values()}
-        while self.rest in named:
+        self.rest, names = OTHER, {*values, *self.parents.values()}
+        while self.rest in names:
             self.rest = _UNDECLARED if self.rest == OTHER else f"({self.rest})"
 
     def levels(self) -> list[tuple[tuple[str | None, ...], Codes]]:
@@ -50,13 +50,13 @@ class CategoryCells:
         None is the node of what is not declared.
         """
         names: list[str | None] = [*self.values, *([] if self.closed else [None])]
-        found: list[tuple[tuple[str | None, ...], Codes]] = [(tuple(names), np.arange(self.size))]
+        levels: list[tuple[tuple[str | None, ...], Codes]] = [(tuple(names), np.arange(self.size))]
         while any(name in self.parents for name in names):
             above = [None if name is None else self.parents.get(name, name) for name in names]
             names = list(dict.fromkeys(above))  # what is not declared stays by itself, whatever nodes are called
             index = {name: number for number, name in enumerate(names)}
-            found.append((tuple(names), np.array([index[name] for name in above])[found[-1][1]]))
-        return found[::-1]
+            levels.append((tuple(names), np.array([index[name] for name in above])[levels[-1][1]]))
+        return levels[::-1]
 
     @cached_property
     def _places(self) -> dict[str, int]:
@@ -93,8 +93,8 @@ class CategoryCells:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the declaration that a release writes down."""
-        more = ({"closed": True} if self.closed else {}) | ({"parents": self.parents} if self.parents else {})
-        return {"categories": list(self.values)} | more
+        options = ({"closed": True} if self.closed else {}) | ({"parents": self.parents} if self.parents else {})
+        return {"categories": list(self.values)} | options
 
 
 class NumberCells:
@@ -128,7 +128,7 @@ class NumberCells:
         codes[np.isnan(numbers)] = 0 if self.closed else self.line
         return codes
 
-    def written(self, number: float) -> str:
+    def format_number(self, number: float) -> str:
         """Return a place on the line as people read it."""
         return f"{number:.15g}" if self.unit is None else str(date_of(number, self.unit))
 
@@ -155,21 +155,21 @@ class NumberCells:
         low, high = self._ends(code)
         alone = math.nextafter(low, math.inf) == high  # one value has this cell to itself
         if math.isfinite(low) and alone:
-            return f"exactly {self.written(low)}"
-        after, upto = self._above_one_value(code - 1), self._above_one_value(code)
+            return f"exactly {self.format_number(low)}"
+        below, above = self._above_one_value(code - 1), self._above_one_value(code)
         if code == 0:
-            return f"below {self.written(high)}" if upto is None else f"{upto} and below"
+            return f"below {self.format_number(high)}" if above is None else f"{above} and below"
         if code == len(self.values):
-            return f"{self.written(low)} and above" if after is None else f"above {after}"
-        first = self.written(low) if after is None else f"above {after}"
-        return f"{first} to below {self.written(high)}" if upto is None else f"{first} up to {upto}"
+            return f"{self.format_number(low)} and above" if below is None else f"above {below}"
+        first = self.format_number(low) if below is None else f"above {below}"
+        return f"{first} to below {self.format_number(high)}" if above is None else f"{first} up to {above}"
 
-    def _above_one_value(self, place: int) -> str | None:
+    def _above_one_value(self, index: int) -> str | None:
         """Return the value that a cut stands just above, if a cell ends there that the value has to itself, or 0."""
-        if not 0 <= place < len(self.values):
+        if not 0 <= index < len(self.values):
             return None
-        value = math.nextafter(self.values[place], -math.inf)
-        return self.written(value) if value in (0.0, *self.values[max(place - 1, 0) : place]) else None
+        value = math.nextafter(self.values[index], -math.inf)
+        return self.format_number(value) if value in (0.0, *self.values[max(index - 1, 0) : index]) else None
 
     def centre(self, code: int, share: float = 0.5) -> Any:
         """Return a value in this cell, near the cut where the cell is unbounded; None for what is no number.
@@ -181,11 +181,11 @@ class NumberCells:
             return None
         middle = self._place(code, share)
         low, high = self._ends(code)
-        whole = math.floor(middle) if abs(middle) < _EXACT else middle
+        floor = math.floor(middle) if abs(middle) < _EXACT else middle
         if self.unit is not None:
-            return self.written(whole if low <= whole < high else middle)
-        if low <= whole < high and all(cut.is_integer() for cut in self.values):
-            return whole
+            return self.format_number(floor if low <= floor < high else middle)
+        if low <= floor < high and all(cut.is_integer() for cut in self.values):
+            return floor
         width = 2.0 * (self._place(code, 0.75) - self._place(code, 0.25))
         if not 0.0 < width < math.inf:
             return middle
@@ -197,11 +197,11 @@ class NumberCells:
 
     def _place(self, code: int, share: float) -> float:
         """Return the place with this share of a cell below it; an unbounded one is taken to be as wide as the next."""
-        cuts, known = self.values, self._span(code)
-        if known is not None:
+        cuts, span = self.values, self._span(code)
+        if span is not None:
             low, high = self._ends(code)
-            inner = known[0] * (1.0 - share) + known[1] * share
-            return min(max(inner, low, known[0]), known[1], math.nextafter(high, -math.inf))
+            inner = span[0] * (1.0 - share) + span[1] * share
+            return min(max(inner, low, span[0]), span[1], math.nextafter(high, -math.inf))
         if not cuts:
             return 0.0
         if code == 0:
@@ -217,39 +217,39 @@ class NumberCells:
         if self.spans is not None:
             return self.spans[code]
         low, high = self._ends(code)
-        least, most = self.bounds or (math.inf, -math.inf)
-        span = (low if math.isfinite(low) else least), (high if math.isfinite(high) else most)
+        bottom, top = self.bounds or (math.inf, -math.inf)
+        span = (low if math.isfinite(low) else bottom), (high if math.isfinite(high) else top)
         return span if span[0] <= span[1] and span != (low, high) and span[0] < high else None
 
     @cached_property
-    def _named(self) -> dict[str, int]:
+    def _codes_by_name(self) -> dict[str, int]:
         return {self.name(code): code for code in range(self.size)}
 
     def code(self, value: Any) -> int:
         """Return the cell of a value, or the cell of this name; None is in the last cell."""
         if value is None and not self.closed:
             return self.line
-        if isinstance(value, str) and value in self._named:
-            return self._named[value]
+        if isinstance(value, str) and value in self._codes_by_name:
+            return self._codes_by_name[value]
         try:
             return int(np.searchsorted(np.array(self.values), self.number(value), side="right"))
         except InvalidInput:
-            named = f"a {self.holds}, or the name of a cell such as {self.name(0)!r}, is expected, not {value!r}"
-            raise InvalidInput(named) from None
+            expected = f"a {self.holds}, or the name of a cell such as {self.name(0)!r}, is expected"
+            raise InvalidInput(f"{expected}, not {value!r}") from None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the declaration that a release writes down."""
         ends = (
             {}
             if self.bounds is None
-            else {"low": self._declared(self.bounds[0]), "high": self._declared(self.bounds[1])}
+            else {"low": self._to_declaration(self.bounds[0]), "high": self._to_declaration(self.bounds[1])}
         )
-        spans = [[self._declared(low), self._declared(high)] for low, high in self.spans or ()]
-        cuts = {"cuts": [self._declared(value) for value in self.values]}
+        spans = [[self._to_declaration(low), self._to_declaration(high)] for low, high in self.spans or ()]
+        cuts = {"cuts": [self._to_declaration(value) for value in self.values]}
         declared = cuts if self.unit is None else {"kind": "date"} | cuts | {"unit": self.unit}
         return declared | dict(ends) | ({"spans": spans} if spans else {}) | ({"closed": True} if self.closed else {})
 
-    def _declared(self, number: float) -> Any:
+    def _to_declaration(self, number: float) -> Any:
         return number if self.unit is None else date_of(number, self.unit)
 
 
@@ -267,10 +267,10 @@ def cells_of(kind: Kind) -> Cells:
     if not isinstance(kind, Number):
         raise InvalidInput("a release takes numbers, dates and categories: leave texts out")
     if kind.cuts is None:
-        named, advice = "number", "or leave the column to public rows (marginals of private records alone find them)"
+        holds, advice = "number", "or leave the column to public rows (marginals of private records alone find them)"
         if isinstance(kind, Date):
-            named, advice = "date", "as in Date(cuts=['2024-01-01', '2024-07-01']), or leave the column to public rows"
-        raise InvalidInput(f"a release needs the cuts of a {named}: declare them, {advice}")
+            holds, advice = "date", "as in Date(cuts=['2024-01-01', '2024-07-01']), or leave the column to public rows"
+        raise InvalidInput(f"a release needs the cuts of a {holds}: declare them, {advice}")
     bounds = None if kind.low is None or kind.high is None else (kind.low, kind.high)
     cuts, spans = tuple(kind.cuts), None if kind.spans is None else tuple((low, high) for low, high in kind.spans)
     unit = kind.unit if isinstance(kind, Date) else None

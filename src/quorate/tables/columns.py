@@ -128,7 +128,8 @@ class Category:
 
     def __post_init__(self) -> None:
         set_validated(
-            self, categories=tuple(canonical_text(value) for value in _listed("categories", self.categories, least=1))
+            self,
+            categories=tuple(canonical_text(value) for value in _check_list("categories", self.categories, minimum=1)),
         )
         _check_options(self)
         check_choice("unknown", self.unknown, get_args(Unknown))
@@ -142,17 +143,17 @@ def _check_parents(categories: tuple[str, ...], parents: Any) -> dict[str, str]:
         raise InvalidInput('parents must be an object such as {"county 1": "north", "county 2": "north"}')
     above = {canonical_text(child): canonical_text(parent) for child, parent in parents.items()}
     level = tuple(dict.fromkeys(categories))
-    known: set[str] = set()
+    nodes: set[str] = set()
     while any(name in above for name in level):
         lacking = [name for name in level if name not in above]
         if lacking:
             raise InvalidInput(f"parents must say what {lacking[0]!r} belongs to, as they do for others beside it")
-        known |= set(level)
+        nodes |= set(level)
         level = tuple(dict.fromkeys(above[name] for name in level))
-        if known & set(level):
-            raise InvalidInput(f"{min(known & set(level))!r} stands on two levels of the hierarchy")
-    if set(above) - known:
-        raise InvalidInput(f"parents name {min(set(above) - known)!r}, which no category belongs to")
+        if nodes & set(level):
+            raise InvalidInput(f"{min(nodes & set(level))!r} stands on two levels of the hierarchy")
+    if set(above) - nodes:
+        raise InvalidInput(f"parents name {min(set(above) - nodes)!r}, which no category belongs to")
     return above
 
 
@@ -193,9 +194,9 @@ class Label:
     def __post_init__(self) -> None:
         if not isinstance(self.column, str) or not self.column:
             raise InvalidInput(f"the label's column must be a column name, not {self.column!r}")
-        classes = _listed("classes", self.classes, least=2)
-        whole = all(isinstance(value, int) and not isinstance(value, bool) for value in classes)
-        set_validated(self, classes=classes if whole else tuple(canonical_text(value) for value in classes))
+        classes = _check_list("classes", self.classes, minimum=2)
+        are_whole = all(isinstance(value, int) and not isinstance(value, bool) for value in classes)
+        set_validated(self, classes=classes if are_whole else tuple(canonical_text(value) for value in classes))
 
     def codes(self, values: pa.Array, *, role: Role, rules: Rules = MISSING_TEXTS, start: int = 0) -> Integers:
         """Return the place of each label of a raw column among the classes; -1 for a private label that is not there.
@@ -204,13 +205,13 @@ class Label:
         it.
         """
         codes = read_codes(values, [canonical_text(value) for value in self.classes], rules)
-        known = (codes >= 0) & (codes < len(self.classes))
-        if role != "private" and not known.all():
-            shown = ", ".join(repr(value) for value in self.classes)
-            first = int((~known).argmax())
-            problem = "a label is missing" if codes[first] < 0 else f"a label must be one of the classes {shown}"
+        is_class = (codes >= 0) & (codes < len(self.classes))
+        if role != "private" and not is_class.all():
+            listed = ", ".join(repr(value) for value in self.classes)
+            first = int((~is_class).argmax())
+            problem = "a label is missing" if codes[first] < 0 else f"a label must be one of the classes {listed}"
             raise refusal(role, self.column, problem, row=start + first)
-        return np.where(known, codes, -1)
+        return np.where(is_class, codes, -1)
 
 
 def _finite(name: str, value: object) -> float:
@@ -251,12 +252,12 @@ def _within(spans: object, cuts: Sequence[float] | None) -> tuple[tuple[float, f
     pairs = _pairs_in(spans)
     if cuts is None or len(pairs) != len(cells):
         raise InvalidInput("spans must be a list of pairs, one for each cell between the cuts and beyond them")
-    known = tuple((_finite("a span's end", low), _finite("a span's end", high)) for low, high in pairs)
+    spread = tuple((_finite("a span's end", low), _finite("a span's end", high)) for low, high in pairs)
     if not all(
-        low <= first <= last <= high and first < high for (low, high), (first, last) in zip(cells, known, strict=True)
+        low <= first <= last <= high and first < high for (low, high), (first, last) in zip(cells, spread, strict=True)
     ):
         raise InvalidInput("each of the spans must lie within its cell, its lower end first")
-    return known
+    return spread
 
 
 def _pairs_in(spans: object) -> Sequence[Any]:
@@ -265,16 +266,16 @@ def _pairs_in(spans: object) -> Sequence[Any]:
     return spans if is_listed and all(len(span) == 2 for span in spans) else []  # type: ignore[attr-defined,return-value]
 
 
-def _listed(name: str, values: object, *, least: int) -> tuple[Any, ...]:
+def _check_list(name: str, values: object, *, minimum: int) -> tuple[Any, ...]:
     """Return a list of texts, numbers or truth values that all differ once written as text."""
     if isinstance(values, str) or not isinstance(values, Iterable):
-        raise InvalidInput(f"{name} must be a list of at least {least}, not {values!r}")
+        raise InvalidInput(f"{name} must be a list of at least {minimum}, not {values!r}")
     listed = tuple(value.item() if isinstance(value, np.generic) else value for value in values)
     if not all(isinstance(value, str | int | float) for value in listed):
         raise InvalidInput(f"{name} must be texts or numbers")
     written = [canonical_text(value) for value in listed]
-    if len(listed) < least:
-        raise InvalidInput(f"{name} must be a list of at least {least}, not of {len(listed)}")
+    if len(listed) < minimum:
+        raise InvalidInput(f"{name} must be a list of at least {minimum}, not of {len(listed)}")
     if len(set(written)) < len(written):
         twice = next(text for index, text in enumerate(written) if text in written[:index])
         raise InvalidInput(f"{name} must differ: {twice!r} appears twice")
@@ -313,9 +314,9 @@ def encode_features(
     if isinstance(kind, Category):
         features, absent = _flags(kind, values, column, role=role, rules=rules, start=start)
     else:
-        given = _read(kind, values, column, role=role, rules=rules, start=start)
-        absent = np.isnan(given)
-        features = np.where(absent, 0.0, _scaled(kind, given))[:, np.newaxis]
+        numbers = _read(kind, values, column, role=role, rules=rules, start=start)
+        absent = np.isnan(numbers)
+        features = np.where(absent, 0.0, _scale_numbers(kind, numbers))[:, np.newaxis]
     if kind.missing == "indicator":
         return np.column_stack([features, absent])
     if role != "private" and absent.any():
@@ -334,8 +335,8 @@ def unreadable_values(kind: Kind, values: pa.Array, rules: Rules = MISSING_TEXTS
     """Return which values of a raw column are given and cannot be read as this kind: they count as missing."""
     if not isinstance(kind, Number):
         return np.zeros(len(values), dtype=np.bool_)
-    given = pc.is_valid(read_texts(values, as_reading(rules).missing_texts)).to_numpy(zero_copy_only=False)
-    return np.asarray(np.isnan(read_values(kind, values, rules)) & given)
+    present = pc.is_valid(read_texts(values, as_reading(rules).missing_texts)).to_numpy(zero_copy_only=False)
+    return np.asarray(np.isnan(read_values(kind, values, rules)) & present)
 
 
 def read_values(kind: Number, values: pa.Array, rules: Rules = MISSING_TEXTS) -> Floats:
@@ -347,16 +348,18 @@ def read_values(kind: Number, values: pa.Array, rules: Rules = MISSING_TEXTS) ->
 
 def _read(kind: Number, values: pa.Array, column: str, *, role: Role, rules: Rules, start: int) -> Floats:
     """Return the values of a column of numbers or dates, and refuse those of a query that cannot be read."""
-    given = read_values(kind, values, rules)
+    numbers = read_values(kind, values, rules)
     if role == "private":
-        return given
-    wrong = unreadable_values(kind, values, rules) if np.isnan(given).any() else np.zeros(len(given), dtype=np.bool_)
+        return numbers
+    wrong = (
+        unreadable_values(kind, values, rules) if np.isnan(numbers).any() else np.zeros(len(numbers), dtype=np.bool_)
+    )
     if wrong.any():
         expected = "a date is expected, written as 2024-05-31" if isinstance(kind, Date) else "a number is expected"
         raise refusal(role, column, f"{expected}, not a text", row=start + int(wrong.argmax()))
-    if np.isinf(given).any():
-        raise refusal(role, column, "a number must be finite", row=start + int(np.isinf(given).argmax()))
-    return given
+    if np.isinf(numbers).any():
+        raise refusal(role, column, "a number must be finite", row=start + int(np.isinf(numbers).argmax()))
+    return numbers
 
 
 def _flags(
@@ -368,9 +371,9 @@ def _flags(
     if role == "query" and kind.unknown == "refuse" and unknown.any():
         problem = "a category that the model does not know"
         raise refusal(role, column, problem, row=start + int(unknown.argmax()))
-    known = np.flatnonzero((codes >= 0) & ~unknown)
+    present = np.flatnonzero((codes >= 0) & ~unknown)
     features = np.zeros((len(codes), len(kind.categories)))
-    features[known, codes[known]] = 1.0
+    features[present, codes[present]] = 1.0
     return features, codes < 0
 
 
@@ -387,14 +390,14 @@ def _words(kind: Text, values: pa.Array, rules: Rules) -> Floats:
     return features / np.where(lengths > 0, lengths, 1.0)
 
 
-def _scaled(kind: Number, given: Floats) -> Floats:
+def _scale_numbers(kind: Number, numbers: Floats) -> Floats:
     with np.errstate(all="ignore"):
         if kind.centre is not None and kind.spread is not None:
-            return np.clip((given - kind.centre) / kind.spread, -CLIP, CLIP)
+            return np.clip((numbers - kind.centre) / kind.spread, -CLIP, CLIP)
         if kind.low is not None and kind.high is not None:
             middle, half = kind.low / 2 + kind.high / 2, kind.high / 2 - kind.low / 2
-            return np.clip((np.clip(given, kind.low, kind.high) - middle) / half, -1.0, 1.0)
-        return np.clip(given, -LARGEST, LARGEST)
+            return np.clip((np.clip(numbers, kind.low, kind.high) - middle) / half, -1.0, 1.0)
+        return np.clip(numbers, -LARGEST, LARGEST)
 
 
 def unscaled(kind: Number, value: float) -> float:

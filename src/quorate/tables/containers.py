@@ -13,7 +13,7 @@ no value is a reason to refuse it.
 
 import shlex
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -241,10 +241,10 @@ def _open(name: Any, values: Any, source: str) -> tuple[pa.Array, str]:
     arrow = _arrow_column(values)
     if arrow is None:  # refused by a value: each is read by itself
         return object_texts(_listed_objects(values, name, source)), _series_kind(kind)
-    found = kind_of_type(arrow.type)
-    if found is None:
+    readable = kind_of_type(arrow.type)
+    if readable is None:
         raise InvalidInput(type_problem(source, name, arrow.type))
-    return raw_column(arrow), found
+    return raw_column(arrow), readable
 
 
 def _pandas_categories(values: Any) -> pa.Array:
@@ -422,14 +422,15 @@ def check_columns(table: pa.Table, needed: Sequence[str], role: Role, *, unused:
         noun = "column" if unused is None else "columns"
         problems.append(f"{rows} must have the {noun} {shown_names(lacking)}; the columns are {shown_names(names)}")
     if unused is not None:
-        problems += _undeclared_problems([name for name in names if name not in (*needed, *unused)], role)
+        problems += _undeclared_problems(table, {*needed, *unused}, role)
     fields = [table.schema.field(name) for name in needed if name not in lacking]
     problems += [type_problem(rows, field.name, field.type) for field in fields if not is_readable(field.type)]
     if problems:
         raise InvalidInput(". ".join(problems))
 
 
-def _undeclared_problems(names: Sequence[str], role: Role) -> list[str]:
+def _undeclared_problems(table: pa.Table, declared_names: Collection[str], role: Role) -> list[str]:
+    names = [name for name in table.column_names if name not in declared_names]
     if not names:
         return []
     declared = "" if role == "query" else ' or name them under "leave_out" in the schema'

@@ -105,35 +105,35 @@ def empty_texts(names: Sequence[str]) -> pa.Table:
 
 
 def stream_csv(
-    path: Path, *, private: bool, declared: CsvFormat = FOUND, found: Irregularities | None = None
+    path: Path, *, private: bool, declared: CsvFormat = FOUND, irregularities: Irregularities | None = None
 ) -> Iterator[pa.Table]:
     """Yield a CSV file as texts, some megabytes of it at a time.
 
-    `found` counts irregular records, for the owner. A record of a public table or of queries that has too few or too
-    many values is refused, and its line named.
+    `irregularities` counts irregular records, for the owner. A record of a public table or of queries that has too few
+    or too many values is refused, and its line named.
     """
-    found = Irregularities() if found is None else found
-    with _opened(path, declared) as source:
+    irregularities = Irregularities() if irregularities is None else irregularities
+    with _open_csv(path, declared) as source:
         header = source.header(private=private)
         width = len(header.fields)
-        blocks = RecordBlocks(source.read, header.separator, width, found)
+        blocks = RecordBlocks(source.read, header.separator, width, irregularities)
         for block in blocks:
-            table = _parsed(block, header, blocks, found)
-            if not private and found.first_line is not None:
+            table = _parsed(block, header, blocks, irregularities)
+            if not private and irregularities.first_line is not None:
                 raise InvalidInput(
                     f"{path}: each line must have {width} values, as many as the first line has names, but line "
-                    f"{found.first_line} has {found.first_width}"
+                    f"{irregularities.first_line} has {irregularities.first_width}"
                 )
             yield table
 
 
 def csv_header(path: Path, *, private: bool, declared: CsvFormat = FOUND) -> CsvHeader:
     """Return the first line of a file."""
-    with _opened(path, declared) as source:
+    with _open_csv(path, declared) as source:
         return source.header(private=private)
 
 
-def _parsed(block: pa.Buffer, header: CsvHeader, blocks: RecordBlocks, found: Irregularities) -> pa.Table:
+def _parsed(block: pa.Buffer, header: CsvHeader, blocks: RecordBlocks, irregularities: Irregularities) -> pa.Table:
     """Return the records of a block. What Arrow would refuse is rewritten first."""
     table = _arrow_table(block, header, pa.large_string(), at_once=2**20)
     if table is None:
@@ -143,8 +143,8 @@ def _parsed(block: pa.Buffer, header: CsvHeader, blocks: RecordBlocks, found: Ir
         raw = _arrow_table(block, header, pa.large_binary(), at_once=block.size + 1)
         assert raw is not None
         table = pa.table([raw_column(column) for column in raw.columns], names=header.names)
-        found.undecoded += sum(not _is_utf8(value) for column in raw.columns for value in column.to_pylist())
-    table = _without_headers(table, header, found)
+        irregularities.undecoded += sum(not _is_utf8(value) for column in raw.columns for value in column.to_pylist())
+    table = _without_headers(table, header, irregularities)
     if header.separator == ";":
         table = pa.table([_unambiguous(column) for column in table.columns], names=header.names)
     return table
@@ -185,14 +185,14 @@ def _has_quotes(block: pa.Buffer) -> bool:
     return bool((np.frombuffer(block, dtype=np.uint8) == ord('"')).any())
 
 
-def _without_headers(table: pa.Table, header: CsvHeader, found: Irregularities) -> pa.Table:
+def _without_headers(table: pa.Table, header: CsvHeader, irregularities: Irregularities) -> pa.Table:
     """Return the table with all values missing in records that repeat the first line."""
     repeated = pc.equal(table.column(0), header.fields[0])
     if not pc.any(repeated).as_py():
         return table
     for index, field in enumerate(header.fields):
         repeated = pc.and_(repeated, pc.fill_null(pc.equal(table.column(index), field), False))
-    found.headers += pc.sum(repeated).as_py() or 0
+    irregularities.headers += pc.sum(repeated).as_py() or 0
     gap = pa.scalar(None, pa.large_string())
     return pa.table([pc.if_else(repeated, gap, column) for column in table.columns], names=table.column_names)
 
@@ -287,15 +287,15 @@ class _Source:
             raise InvalidInput(
                 f"{self._path}: the names of all columns must stand on the first line, each without a line break"
             )
-        for known in _SEPARATORS if separator is None else (separator,):
-            fields = next(csv.reader([line], delimiter=known))
+        for candidate in _SEPARATORS if separator is None else (separator,):
+            fields = next(csv.reader([line], delimiter=candidate))
             if len(fields) > 1 or separator is not None:
-                return tuple(fields), known
+                return tuple(fields), candidate
         return tuple(next(csv.reader([line]))), ","
 
 
 @contextlib.contextmanager
-def _opened(path: Path, declared: CsvFormat) -> Iterator[_Source]:
+def _open_csv(path: Path, declared: CsvFormat) -> Iterator[_Source]:
     compression = "gzip" if path.name.lower().endswith(".gz") else None
     with pa.input_stream(path, compression=compression) as file:
         yield _Source(path, file, declared)
@@ -303,9 +303,9 @@ def _opened(path: Path, declared: CsvFormat) -> Iterator[_Source]:
 
 def _check_encoding(name: object) -> str:
     with contextlib.suppress(LookupError, ValueError):
-        found = codecs.lookup(str(name)).name
-        if found in _ENCODINGS:
-            return "utf-8" if found == "utf-8-sig" else found
+        codec = codecs.lookup(str(name)).name
+        if codec in _ENCODINGS:
+            return "utf-8" if codec == "utf-8-sig" else codec
     raise InvalidInput(
         "encoding must be one in which no byte changes the meaning of later ones, such as utf-8, utf-16, latin-1, "
         f"windows-1252 or shift_jis, got {name!r}"

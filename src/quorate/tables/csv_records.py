@@ -54,8 +54,10 @@ class RecordBlocks:
     `read` returns some bytes of UTF-8 at a time, and none at the end. `width` is the number of columns.
     """
 
-    def __init__(self, read: Callable[[int], bytes], separator: str, width: int, found: Irregularities) -> None:
-        self._read, self._separator, self._width, self._found = read, separator.encode(), width, found
+    def __init__(
+        self, read: Callable[[int], bytes], separator: str, width: int, irregularities: Irregularities
+    ) -> None:
+        self._read, self._separator, self._width, self._irregularities = read, separator.encode(), width, irregularities
         ends = re.escape(self._separator) + rb"\r\n"
         self._quoted = re.compile(rb'"((?:[^"]++|"")*+)" *(?=[' + ends + rb"]|\Z)")
         self._plain = re.compile(rb"[^" + ends + rb"]*+")
@@ -103,14 +105,14 @@ class RecordBlocks:
         first, last = np.ones(len(opening), dtype=np.bool_), np.ones(len(closing), dtype=np.bool_)
         first[1:] = opening[1:] != closing[: len(opening) - 1] + 1  # the others are the second of a doubled quote
         last[: len(opening) - 1] = opening[1:] != closing[: len(opening) - 1] + 1
-        before = opening[first & (opening > 0)] - 1
-        behind = closing[last & (closing < len(codes) - 1)] + 1
+        preceding = opening[first & (opening > 0)] - 1
+        following = closing[last & (closing < len(codes) - 1)] + 1
         starts, stops = opening[first], closing[last]
         stops = np.append(stops, [len(codes)] * (len(starts) - len(stops)))  # one may still be open
         lengths = stops - starts
         return bool(
-            np.isin(codes[before], ends).all()
-            and np.isin(codes[behind], ends).all()
+            np.isin(codes[preceding], ends).all()
+            and np.isin(codes[following], ends).all()
             and (len(lengths) == 0 or lengths.max() < _LONGEST_QUOTE)
         )
 
@@ -132,7 +134,9 @@ class RecordBlocks:
                 if record is None:
                     break
                 values, index = record
-                lines.append(self._of_width(len(values), self._separator.join(map(self._written, values)), index, data))
+                lines.append(
+                    self._of_width(len(values), self._separator.join(map(self._quote_value, values)), index, data)
+                )
             elif is_whole:
                 index = line.end()
                 if line[1] or self._width == 1:
@@ -142,53 +146,53 @@ class RecordBlocks:
                 break
         return b"".join(line + b"\n" for line in lines), index
 
-    def _of_width(self, count: int, line: bytes, place: int, data: bytes) -> bytes:
+    def _of_width(self, count: int, line: bytes, stop: int, data: bytes) -> bytes:
         """Return a line of so many values as one of the right number."""
         if count == self._width:
             return line
-        if self._found.first_line is None:
-            self._found.first_line = self._line + 1 + _count_lines(data, place - 1)
-            self._found.first_width = count
+        if self._irregularities.first_line is None:
+            self._irregularities.first_line = self._line + 1 + _count_lines(data, stop - 1)
+            self._irregularities.first_width = count
         if count < self._width:
-            self._found.short += 1
+            self._irregularities.short += 1
             return line + self._separator * (self._width - count)
-        self._found.long += 1
+        self._irregularities.long += 1
         return self._separator * (self._width - 1)
 
-    def _record(self, data: bytes, place: int, *, is_last: bool) -> tuple[list[bytes], int] | None:
+    def _record(self, data: bytes, index: int, *, is_last: bool) -> tuple[list[bytes], int] | None:
         """Return the values of the record at a place, and where the next begins; None if the data end before that."""
         values = list[bytes]()
         while True:
-            value = self._value(data, place, is_last=is_last)
+            value = self._value(data, index, is_last=is_last)
             if value is None:
                 return None
             values.append(value[0])
-            place = value[1]
-            if data[place : place + 1] == self._separator:
-                place += 1
+            index = value[1]
+            if data[index : index + 1] == self._separator:
+                index += 1
                 continue
-            line = _LINE.match(data, place)
+            line = _LINE.match(data, index)
             assert line is not None
             if not is_last and line.end() == len(data) and line[2] in (b"", b"\r"):
                 return None
             return values, line.end()
 
-    def _value(self, data: bytes, place: int, *, is_last: bool) -> tuple[bytes, int] | None:
+    def _value(self, data: bytes, index: int, *, is_last: bool) -> tuple[bytes, int] | None:
         """Return the value at a place, and where it ends; None if the data end before that is known."""
-        if data[place : place + 1] == b'"':
-            stop = place + _LONGEST_QUOTE
+        if data[index : index + 1] == b'"':
+            stop = index + _LONGEST_QUOTE
             if stop >= len(data) and not is_last:
                 return None
-            match = self._quoted.match(data, place, stop)
+            match = self._quoted.match(data, index, stop)
             if match is not None and (
                 match.end() < stop or data[stop : stop + 1] in (b"", b"\r", b"\n", self._separator)
             ):
                 return match[1].replace(b'""', b'"'), match.end()
-        plain = self._plain.match(data, place)
+        plain = self._plain.match(data, index)
         assert plain is not None
         return plain[0], plain.end()
 
-    def _written(self, value: bytes) -> bytes:
+    def _quote_value(self, value: bytes) -> bytes:
         return b'"' + value.replace(b'"', b'""') + b'"' if self._special.search(value) else value
 
 

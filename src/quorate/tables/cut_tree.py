@@ -33,7 +33,7 @@ _CLEAR = 2.0  # deviations of the noise that a cell must hold to be divided
 _CLEAR_END = 2.5  # deviations of the noise, by which the numbers beyond an end stand out
 _OWN_CELL_SHARE = 0.08  # of the numbers: a cell with more keeps both of its ends as cuts
 _NARROW = 1 / 32  # of its numbers, the width of a cell whose units seem to share one of them
-_QUANTILES = (0.02, *(place / 10 for place in range(1, 10)), 0.98)  # at which numbers are cut
+_QUANTILES = (0.02, *(tenth / 10 for tenth in range(1, 10)), 0.98)  # at which numbers are cut
 _BELOW = 1 / 4  # of the width of a narrow cell, by which its lower end is moved to a number of fewer decimals
 _TOLERANCE = 0.01  # of rank, by which a cut is moved to a number of fewer decimals
 _MOST_WHOLE = 64  # whole numbers of a cell up to which each of them is taken for as frequent as the others
@@ -107,11 +107,11 @@ class CutTree:
         """Return how many of the private numbers are in each cell, and how many values are none."""
         if not self.is_open:
             return np.zeros(0, dtype=np.int64)
-        known = values[~np.isnan(values)]
+        numbers = values[~np.isnan(values)]
         inner = np.array([cell.low for cell in self._leaves()[1:]])
-        places = np.searchsorted(inner, known, side="right")
-        counts = np.bincount(places, minlength=len(inner) + 1).astype(np.int64)
-        return np.append(counts, len(values) - len(known)).astype(np.int64)
+        cells = np.searchsorted(inner, numbers, side="right")
+        counts = np.bincount(cells, minlength=len(inner) + 1).astype(np.int64)
+        return np.append(counts, len(values) - len(numbers)).astype(np.int64)
 
     def update(self, noisy: Floats, scale: float) -> None:
         """Take the noisy counts of a stage, and divide the cells that hold many units."""
@@ -130,8 +130,8 @@ class CutTree:
         """Divide the cells of many units, and return whether there are any."""
         divisible = {cell: self._inner_ends(cell, parts) for cell in self._leaves()}
         shared = sum(cell.units for cell, ends in divisible.items() if not ends and cell.units > _SHARED * self._units)
-        least = max(_DIVIDED_SHARE * (self._units - shared), _CLEAR * scale)
-        heavy = [cell for cell, ends in divisible.items() if ends and cell.units > least]
+        minimum = max(_DIVIDED_SHARE * (self._units - shared), _CLEAR * scale)
+        heavy = [cell for cell, ends in divisible.items() if ends and cell.units > minimum]
         for cell in sorted(heavy, key=lambda cell: -cell.units)[:_MOST_DIVIDED]:
             cell.parts = [_Cell(low, high) for low, high in pairwise([cell.low, *divisible[cell], cell.high])]
         return bool(heavy) or self._stage + 1 < _LEAST_STAGES
@@ -181,14 +181,14 @@ class CutTree:
         """Remove cuts until so many are left, each time the one whose two cells hold fewest units together."""
         while len(cuts) > number:
             below = [line.units_below(cut) for cut in cuts]
-            pairs = [after - before for before, after in zip(below, below[2:], strict=False)]
+            pairs = [upper - lower for lower, upper in zip(below, below[2:], strict=False)]
             del cuts[int(np.argmin(pairs)) + 1]
 
     def _even_cuts(self, line: "_Line") -> set[float]:
         """Return cuts near the deciles; with `most_cells`, near so many shares, and the end of the last cell."""
         if self._most_cells is None:
             return {line.cut_near(share) for share in _QUANTILES}
-        inner = {line.cut_near(place / self._most_cells) for place in range(1, self._most_cells)}
+        inner = {line.cut_near(index / self._most_cells) for index in range(1, self._most_cells)}
         first, last = _QUANTILES[0], _QUANTILES[-1]
         return inner | {line.cut_near(first), line.cut_near(last), line.cell_at(last).high}
 
@@ -233,13 +233,13 @@ class _Line:
 
     def cell_at(self, share: float) -> _Cell:
         """Return the cell in which this share of the numbers is reached."""
-        place = int(np.searchsorted(self._below, share * self.total, side="left")) - 1
-        return self.cells[min(max(place, 0), len(self.cells) - 1)]
+        index = int(np.searchsorted(self._below, share * self.total, side="left")) - 1
+        return self.cells[min(max(index, 0), len(self.cells) - 1)]
 
     def _quantile(self, share: float) -> float:
         cell = self.cell_at(share)
-        before = float(self._below[self.cells.index(cell)])
-        return self._inside(cell, (share * self.total - before) / max(cell.units, 1e-300))
+        below = float(self._below[self.cells.index(cell)])
+        return self._inside(cell, (share * self.total - below) / max(cell.units, 1e-300))
 
     def cut_before(self, cell: _Cell) -> float:
         """Return a number of few decimals at the lower end of a cell of many units, or a little below it."""
@@ -272,8 +272,8 @@ class _Line:
         for cell in self.cells:
             first, last = max(cell.low, low), min(cell.high, high)
             if first < last:
-                held = self.units_below(last) - self.units_below(first)
-                total, units = total + held * self._middle(cell, first, last), units + held
+                inside = self.units_below(last) - self.units_below(first)
+                total, units = total + inside * self._middle(cell, first, last), units + inside
         return min(max(total / units, low), high) if units > 0 else self._middle(None, low, high)
 
     def _middle(self, cell: _Cell | None, low: float, high: float) -> float:
@@ -312,16 +312,16 @@ class _Line:
             return 0.5
         if self._is_date:
             return (value - cell.low) / (cell.high - cell.low)
-        first, last, place = (_key(end) for end in (cell.low, cell.high, value))
-        return (place - first) / max(last - first, 1)
+        first, last, key = (_key(end) for end in (cell.low, cell.high, value))
+        return (key - first) / max(last - first, 1)
 
 
 def _without_noisy_ends(cells: Sequence[_Cell], noise: float) -> list[_Cell]:
     """Return the cells without those at either end that noise may have filled."""
     counts = np.array([cell.units for cell in cells])
     beyond = [np.cumsum(line) <= _CLEAR_END * noise for line in (counts, counts[::-1])]
-    kept = ~(beyond[0] | beyond[1][::-1])
-    return [cell for cell, keep in zip(cells, kept, strict=True) if keep]
+    is_clear = ~(beyond[0] | beyond[1][::-1])
+    return [cell for cell, keep in zip(cells, is_clear, strict=True) if keep]
 
 
 def _key(number: float) -> int:
@@ -344,9 +344,9 @@ def _combine(cell: _Cell) -> None:
     for part in cell.parts:
         _combine(part)
     variance = sum(part.variance for part in cell.parts)
-    own = cell.precision + 1 / variance
-    cell.estimate = (cell.weighted + sum(part.estimate for part in cell.parts) / variance) / own
-    cell.variance = 1 / own
+    precision = cell.precision + 1 / variance
+    cell.estimate = (cell.weighted + sum(part.estimate for part in cell.parts) / variance) / precision
+    cell.variance = 1 / precision
 
 
 def _distribute(cell: _Cell, units: float) -> None:

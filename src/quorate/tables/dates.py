@@ -94,8 +94,8 @@ def read_moments(column: pa.Array, unit: DateUnit, rules: Rules = MISSING_TEXTS)
     moments = _with_gaps(pc.if_else(plain, written, pa.scalar(None, pa.large_string())).cast(pa.timestamp("us")), unit)
     rest = pc.and_(pc.invert(plain), pc.is_valid(written))
     coded = written.filter(rest).dictionary_encode()
-    each = np.array([read_moment(text, unit, reading) for text in coded.dictionary.to_pylist()], dtype=np.float64)
-    moments[rest.to_numpy(zero_copy_only=False)] = each[coded.indices.to_numpy()]
+    distinct = np.array([read_moment(text, unit, reading) for text in coded.dictionary.to_pylist()], dtype=np.float64)
+    moments[rest.to_numpy(zero_copy_only=False)] = distinct[coded.indices.to_numpy()]
     return moments
 
 
@@ -167,7 +167,11 @@ def _date_parts(text: str, reading: Reading) -> list[tuple[str, str, str]]:
 
 def _month(name: str) -> int | None:
     """Return the number of a month whose name begins so in one language; ma may be March or May."""
-    plain = "".join(one for one in unicodedata.normalize("NFD", name.casefold()) if unicodedata.category(one) != "Mn")
+    plain = "".join(
+        character
+        for character in unicodedata.normalize("NFD", name.casefold())
+        if unicodedata.category(character) != "Mn"
+    )
     numbers = {number for number, names in enumerate(_MONTHS, 1) for full in names if full.startswith(plain)}
     return numbers.pop() if len(plain) >= 3 and len(numbers) == 1 else None
 
@@ -182,8 +186,8 @@ def _clock(text: str | None, half: str | None) -> timedelta:
         if not 1 <= hour <= 12:
             raise ValueError
         hour = hour % 12 + (12 if half[0] in "pP" else 0)
-    whole, _, decimals = seconds.partition(".")
-    clock = time(hour, int(minutes), int(whole), int(decimals[:6].ljust(6, "0")))
+    second, _, decimals = seconds.partition(".")
+    clock = time(hour, int(minutes), int(second), int(decimals[:6].ljust(6, "0")))
     return datetime.combine(date.min, clock) - datetime.min
 
 

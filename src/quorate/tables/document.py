@@ -49,6 +49,8 @@ def parse_document(content: bytes, path: str | Path) -> dict[str, Any]:
         lines = content.decode("utf-8").split("\n")
         plain = "\n".join("" if line.lstrip().startswith("//") else line for line in lines)
         document = json.loads(plain, object_pairs_hook=_no_twins)
+        if isinstance(document, Mapping):
+            refuse_unchecked(document)
     except json.JSONDecodeError as error:
         raise InvalidInput(f"{path}: not valid JSON: {error.msg} in line {error.lineno}") from None
     except UnicodeDecodeError:
@@ -57,14 +59,10 @@ def parse_document(content: bytes, path: str | Path) -> dict[str, Any]:
         raise InvalidInput(f"{path}: {error}") from None
     if not isinstance(document, dict):
         raise InvalidInput(f"{path}: a schema must be a JSON object; for example:\n{EXAMPLE}")
-    try:
-        check_is_checked(document)
-    except InvalidInput as error:
-        raise InvalidInput(f"{path}: {error}") from None
     return document
 
 
-def check_is_checked(document: Mapping[str, Any]) -> None:
+def refuse_unchecked(document: Mapping[str, Any]) -> None:
     """Refuse a schema that was read from private records and that nobody has checked since."""
     if document.get(UNCHECKED, False) is not False:
         raise InvalidInput(
@@ -89,12 +87,12 @@ def kind_from_document(column: str, document: object) -> Kind:
             f'column {column!r}: kind must be "number", "date", "category" or "text", not {kind!r}; or a list of '
             "categories or an object with cuts is expected"
         )
-    given = {key: value for key, value in document.items() if key != "kind"}
-    check_keys(f"column {column!r}", given, _KEYS[kind])
-    if kind == "category" and "categories" not in given:
+    settings = {key: value for key, value in document.items() if key != "kind"}
+    check_keys(f"column {column!r}", settings, _KEYS[kind])
+    if kind == "category" and "categories" not in settings:
         raise InvalidInput(f"column {column!r}: a category needs its list of categories")
     try:
-        return _TYPES[kind](**given)  # type: ignore[no-any-return]
+        return _TYPES[kind](**settings)  # type: ignore[no-any-return]
     except InvalidInput as error:
         raise InvalidInput(f"column {column!r}: {error}") from None
 
@@ -131,7 +129,7 @@ def label_from_document(document: object) -> Label:
 def schema_fields(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of the schema that a JSON object describes."""
     check_keys("a schema", document, SCHEMA_KEYS)
-    check_is_checked(document)
+    refuse_unchecked(document)
     columns, label, learned = (document.get(key) for key in ("columns", "label", "learned"))
     if not isinstance(columns, Mapping):
         raise InvalidInput('a schema needs "columns", an object with one entry for each column to encode')

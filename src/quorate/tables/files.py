@@ -56,7 +56,7 @@ def read_table(
     encoding: str | None = None,
     separator: str | None = None,
     skip_last: int = 0,
-    found: Irregularities | None = None,
+    irregularities: Irregularities | None = None,
 ) -> pa.Table:
     r"""Read a CSV, gzipped CSV, Parquet, Arrow, Feather or Excel file, or the rows of a query to a database.
 
@@ -68,7 +68,7 @@ def read_table(
         Those of a CSV file. By default its first line shows them.
     skip_last
         How many records at the end of a CSV or Excel file are none, such as a line of totals.
-    found
+    irregularities
         Counts the irregular records of a CSV file, for the owner.
 
     >>> import tempfile
@@ -84,14 +84,16 @@ def read_table(
     _check_file(file)
     with _readable(file):
         if _suffix(file) == ".parquet":
-            table = _named(file, pyarrow.parquet.read_table(file, partitioning=None))
+            table = _check_table(file, pyarrow.parquet.read_table(file, partitioning=None))
         elif _suffix(file) in (".arrow", ".feather"):
-            table = _named(file, pyarrow.feather.read_table(file))
+            table = _check_table(file, pyarrow.feather.read_table(file))
         else:
             header = table_header(file, declared, private=role == "private")
-            table = pa.concat_tables([header, *_batches(file, None, declared, private=role == "private", found=found)])
+            table = pa.concat_tables(
+                [header, *_batches(file, None, declared, private=role == "private", irregularities=irregularities)]
+            )
     if table.num_rows == 0:
-        raise InvalidInput(f"{_shown(file)}: the table has no rows")
+        raise InvalidInput(f"{_display_name(file)}: the table has no rows")
     return table
 
 
@@ -103,10 +105,10 @@ def table_files(paths: str | Path | Iterable[str | Path]) -> list[File]:
     """
     files: list[File] = []
     for path in [paths] if isinstance(paths, str | Path) else paths:
-        named = _files_at(path)
-        if not named:
+        matching = _files_at(path)
+        if not matching:
             raise InvalidInput(f"{path}: there is no table; the suffix must be one of {', '.join(SUFFIXES)}")
-        files += named
+        files += matching
     for file in files:
         _check_file(file)
     if len(set(map(_identity, files))) < len(files):
@@ -136,13 +138,15 @@ class TablePart:
     stamp: tuple[int, int] = (0, 0)
     declared: CsvFormat = FOUND
 
-    def batches(self, names: Iterable[str], found: Irregularities | None = None) -> Iterator[tuple[int, pa.Table]]:
+    def batches(
+        self, names: Iterable[str], irregularities: Irregularities | None = None
+    ) -> Iterator[tuple[int, pa.Table]]:
         """Yield the rows, some ten thousand at a time, each time with the place of the first."""
         if self.stamp != _stamp(self.file):
             raise InvalidInput(f"{self.file}: the file has changed since the table was dealt; fit again")
         index, wanted = self.number * _PLACES_PER_FILE + self.first, set(names)
         with _readable(self.file):
-            for table in _batches(self.file, self.group, self.declared, private=True, found=found):
+            for table in _batches(self.file, self.group, self.declared, private=True, irregularities=irregularities):
                 if set(table.column_names) != wanted:
                     raise InvalidInput(f"{self.file}: its columns are not those of the first file")
                 yield index, table
@@ -155,14 +159,14 @@ def table_parts(files: Iterable[File]) -> list[TablePart]:
     for number, file in enumerate(files):
         if _suffix(file) == _QUERY:
             raise InvalidInput("a cluster reads files, and no query: its rows may come in another order each time")
-        whole = TablePart(file, number, stamp=_stamp(file))
+        part = TablePart(file, number, stamp=_stamp(file))
         if _suffix(file) != ".parquet":
-            parts.append(whole)
+            parts.append(part)
             continue
         first = 0
         with _readable(file), _parquet(file) as opened:
             for group in range(opened.num_row_groups):
-                parts.append(replace(whole, first=first, group=group))
+                parts.append(replace(part, first=first, group=group))
                 first += opened.metadata.row_group(group).num_rows
     return parts
 
@@ -173,7 +177,7 @@ class TableStream:
     `source` is what `table_files` takes, or a `pyarrow.dataset.Dataset`. CSV files of a dataset are read as texts, like
     any others: Arrow would look at records to guess their types, or refuse a value of another type. All files have the
     columns of the first, in any order. `encoding`, `separator` and `skip_last` say how CSV files are written, as for
-    `read_table`. `found` counts the irregular records of what has been read, for the owner.
+    `read_table`. `irregularities` counts the irregular records of what has been read, for the owner.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -187,7 +191,7 @@ class TableStream:
         self, source: Any, *, encoding: str | None = None, separator: str | None = None, skip_last: int = 0
     ) -> None:
         self._declared = CsvFormat(encoding, separator, skip_last)
-        self.found = Irregularities()
+        self.irregularities = Irregularities()
         self.observe: Callable[[pa.Table], None] | None = None  # sees each batch, for the owner's report
         self._dataset = source if hasattr(source, "to_batches") else None
         if self._dataset is not None:
@@ -201,7 +205,7 @@ class TableStream:
             if hasattr(source, "schema") and set(self.header.column_names) != set(source.schema.names):
                 raise InvalidInput("the first lines of a dataset's CSV files must name its columns")
         else:
-            self.header = _named("the dataset", self._dataset.schema.empty_table())
+            self.header = _check_table("the dataset", self._dataset.schema.empty_table())
 
     def __iter__(self) -> Iterator[pa.Table]:
         """Yield the rows, some ten thousand at a time."""
@@ -209,7 +213,7 @@ class TableStream:
 
     def placed(self) -> Iterator[tuple[int, pa.Table]]:
         """Yield the rows, some ten thousand at a time, each time with the place of the first."""
-        self.found = Irregularities()
+        self.irregularities = Irregularities()
         for index, table in self._batches():
             if self.observe is not None:
                 self.observe(table)
@@ -228,7 +232,7 @@ class TableStream:
                     index += batch.num_rows
         for number, file in enumerate(self._files):
             part = TablePart(file, number, stamp=_stamp(file), declared=self._declared)
-            yield from part.batches(self.header.column_names, self.found)
+            yield from part.batches(self.header.column_names, self.irregularities)
 
 
 def _csv_separator(dataset: Any) -> str | None:
@@ -251,18 +255,18 @@ def table_header(file: File, declared: CsvFormat = FOUND, *, private: bool = Tru
     with _readable(file):
         if suffix in (_QUERY, ".xlsx"):
             with open_query(str(file)) if suffix == _QUERY else open_excel(Path(file)) as (header, _):
-                return _named(file, header)
+                return _check_table(file, header)
         if suffix in _CSV:
             return empty_texts(csv_header(Path(file), private=private, declared=declared).names)
         if suffix == ".parquet":
             with _parquet(file) as opened:
-                return _named(file, opened.schema_arrow.empty_table())
+                return _check_table(file, opened.schema_arrow.empty_table())
         with pa.memory_map(str(file)) as mapped:
-            return _named(file, pyarrow.ipc.open_file(mapped).schema.empty_table())
+            return _check_table(file, pyarrow.ipc.open_file(mapped).schema.empty_table())
 
 
 def _batches(
-    file: File, group: int | None, declared: CsvFormat, *, private: bool, found: Irregularities | None
+    file: File, group: int | None, declared: CsvFormat, *, private: bool, irregularities: Irregularities | None
 ) -> Iterator[pa.Table]:
     """Yield the rows of a file, or of one row group of it."""
     suffix = _suffix(file)
@@ -270,7 +274,7 @@ def _batches(
         with open_query(str(file)) as (_, batches):
             yield from batches
     elif suffix in _CSV:
-        tables = stream_csv(Path(file), private=private, declared=declared, found=found)
+        tables = stream_csv(Path(file), private=private, declared=declared, irregularities=irregularities)
         yield from _without_last(tables, declared.skip_last)
     elif suffix == ".xlsx":
         with open_excel(Path(file)) as (_, batches):
@@ -289,12 +293,12 @@ def _batches(
 
 def _without_last(tables: Iterator[pa.Table], count: int) -> Iterator[pa.Table]:
     """Yield tables without the last records of them all."""
-    kept: pa.Table | None = None
+    waiting: pa.Table | None = None
     for table in tables:
-        kept = table if kept is None or count == 0 else pa.concat_tables([kept, table])
-        if kept.num_rows > count:
-            yield kept.slice(0, kept.num_rows - count)
-            kept = kept.slice(kept.num_rows - count).combine_chunks() if count else None
+        waiting = table if waiting is None or count == 0 else pa.concat_tables([waiting, table])
+        if waiting.num_rows > count:
+            yield waiting.slice(0, waiting.num_rows - count)
+            waiting = waiting.slice(waiting.num_rows - count).combine_chunks() if count else None
 
 
 def _files_at(path: str | Path) -> Sequence[File]:
@@ -404,7 +408,7 @@ def _readable(file: File | None) -> Iterator[None]:
     """Say that a file cannot be read, and nothing else: the text of these errors may hold values of private rows."""
     problem = "the dataset cannot be read: it has a filter, or a file is damaged or not of its types"
     if file is not None:
-        problem = f"{_shown(file)}: not a readable {_suffix(file)} file; it may be damaged or misnamed"
+        problem = f"{_display_name(file)}: not a readable {_suffix(file)} file; it may be damaged or misnamed"
     with foreign(problem):
         yield
 
@@ -415,17 +419,17 @@ def _suffix(path: File) -> str | None:
     return next((suffix for suffix in SUFFIXES if str(path).lower().endswith(suffix)), None)
 
 
-def _shown(file: File) -> str:
+def _display_name(file: File) -> str:
     """Return the name of a file in an error; the address of a query may hold a password."""
     return "the query" if is_query(file) else str(file)
 
 
-def _named(file: File, table: pa.Table) -> pa.Table:
+def _check_table(file: File, table: pa.Table) -> pa.Table:
     """Return a table whose columns have different names, without the index of a pandas frame."""
     try:
         return _without_index(check_names(table))
     except InvalidInput as error:
-        raise InvalidInput(f"{_shown(file)}: {error}") from None
+        raise InvalidInput(f"{_display_name(file)}: {error}") from None
 
 
 def _without_index(table: pa.Table) -> pa.Table:

@@ -55,10 +55,10 @@ class FrameFormat:
             return None
         names = column_names(X)
         kinds = open_table(public, names, source="the public table").kinds
-        return cls.declared(X, names, [kinds[name] for name in names])  # type: ignore[misc]
+        return cls.of_kinds(X, names, [kinds[name] for name in names])  # type: ignore[misc]
 
     @classmethod
-    def declared(cls, X: Any, columns: Sequence[Any], kinds: Sequence[ColumnKind]) -> "FrameFormat":
+    def of_kinds(cls, X: Any, columns: Sequence[Any], kinds: Sequence[ColumnKind]) -> "FrameFormat":
         """Return the format for frames of X's library whose columns are declared."""
         return cls(_library(X), tuple(columns), tuple(kinds))
 
@@ -122,13 +122,13 @@ def query_matrix(
     A missing value is NaN if the model takes missing values. In a query it is refused otherwise. A private value that
     is no number is missing, and none is refused.
     """
-    given = list(names) or table.column_names
-    if len(given) != features:
-        raise InvalidInput(f"{subject(role)} must have {features} columns, as the records had, got {len(given)}")
-    opened = open_table(table, given, source=subject(role))
-    columns = [read_column(name, opened.columns[name], "number", role) for name in given]
+    chosen = list(names) or table.column_names
+    if len(chosen) != features:
+        raise InvalidInput(f"{subject(role)} must have {features} columns, as the records had, got {len(chosen)}")
+    opened = open_table(table, chosen, source=subject(role))
+    columns = [read_column(name, opened.columns[name], "number", role) for name in chosen]
     matrix: Floats = np.stack(columns, axis=1)
-    for index, name in enumerate(given):
+    for index, name in enumerate(chosen):
         wrong = np.isnan(matrix[:, index]) & (not missing) | np.isinf(matrix[:, index])
         if role != "private" and wrong.any():
             first = int(wrong.argmax())
@@ -151,8 +151,8 @@ def read_column(
         moments = read_moments(column, _DATES_IN, missing)
         values = np.where(np.isnan(moments), values, moments)  # a number in a column of dates is one of days
     if role != "private" and np.isnan(values).any():
-        given = pc.is_valid(read_texts(column, missing)).to_numpy(zero_copy_only=False)
-        wrong = np.isnan(values) & given
+        present = pc.is_valid(read_texts(column, missing)).to_numpy(zero_copy_only=False)
+        wrong = np.isnan(values) & present
         if wrong.any():
             expected = "a number" if kind == "number" else "a date or a number"
             raise refusal(role, name, f"{expected} is expected, not a text", row=int(wrong.argmax()))
@@ -165,9 +165,9 @@ def _with_nan(texts: list[str | None]) -> list[Any]:
 
 def _library(X: Any) -> str:
     """Return the library whose frames an estimator gets: that of X, or one that is installed."""
-    own = type(X).__module__.partition(".")[0]
-    if own in _LIBRARIES:
-        return own
+    library = type(X).__module__.partition(".")[0]
+    if library in _LIBRARIES:
+        return library
     if hasattr(X, "iloc"):  # a subclass of pandas' frame
         return "pandas"
     for library in _LIBRARIES:

@@ -66,8 +66,9 @@ def kinds_from_names(
 
 def _counts_rows(column: pa.ChunkedArray, reading: Reading) -> bool:
     """Return whether the public values of a column are whole numbers of which no two are equal."""
-    given = read_numbers(raw_column(column), reading)
-    return bool(given.size >= _MANY and np.all(np.floor(given) == given) and np.unique(given).size == given.size)
+    numbers = read_numbers(raw_column(column), reading)
+    is_whole = bool(np.all(np.floor(numbers) == numbers))
+    return is_whole and numbers.size >= _MANY and np.unique(numbers).size == numbers.size
 
 
 def classes_from_public(table: pa.Table, label: str, *, missing: Sequence[str]) -> tuple[str, ...]:
@@ -91,9 +92,9 @@ def _kind(name: str, column: pa.ChunkedArray, reading: Reading) -> Kind:
     if pa.types.is_boolean(column.type):
         return Category(("false", "true"), missing="indicator" if values.null_count else "refuse")
     numbers, dates = _numbers_without_words(values, reading), read_moments(values, "days", reading)
-    for kind, given in ((Number, numbers), (Date, dates)):
-        if np.isnan(given).sum() == written.null_count:
-            return _scaled_by_public(kind, name, given)
+    for kind, parsed in ((Number, numbers), (Date, dates)):
+        if np.isnan(parsed).sum() == written.null_count:
+            return _scaled_by_public(kind, name, parsed)
     _check_not_gaps(name, values, reading)
     return Category(_different(name, values, missing), missing="indicator" if written.null_count else "refuse")
 
@@ -105,25 +106,24 @@ def _numbers_without_words(values: pa.Array, reading: Reading) -> NDArray[np.flo
     return np.where(truths.to_numpy(zero_copy_only=False), np.nan, read_numbers(values, reading))
 
 
-def _scaled_by_public(kind: type[Number], name: str, given: NDArray[np.float64]) -> Number:
+def _scaled_by_public(kind: type[Number], name: str, values: NDArray[np.float64]) -> Number:
     """Return a column of numbers or dates with the mean and the deviation of the public ones."""
-    known = given[~np.isnan(given)]
-    if not known.size:
+    present = values[~np.isnan(values)]
+    if not present.size:
         raise _no_value(name)
     with np.errstate(all="ignore"):
-        centre, spread = float(known.mean()), float(known.std())
+        centre, spread = float(present.mean()), float(present.std())
     if not (math.isfinite(centre) and math.isfinite(spread)):
         raise InvalidInput(f"column {name!r} holds numbers that are infinite or too large in the public table")
-    missing_too = known.size < given.size
-    return kind(centre=centre, spread=spread or 1.0, missing="indicator" if missing_too else "refuse")
+    return kind(centre=centre, spread=spread or 1.0, missing="indicator" if present.size < values.size else "refuse")
 
 
 def _check_not_gaps(name: str, values: pa.Array, reading: Reading) -> None:
     """Refuse numbers among which a mark stands for a missing value: as categories they would mean nothing."""
     written = read_texts(values, reading.missing_texts)
-    given = _numbers_without_words(values, reading)
+    unread = np.isnan(_numbers_without_words(values, reading))
     marks = pc.is_in(written, value_set=pa.array(_MARKS, type=pa.large_string())).to_numpy(zero_copy_only=False)
-    if np.isnan(given).all() or np.isnan(given).sum() > written.null_count + marks.sum():
+    if unread.all() or unread.sum() > written.null_count + marks.sum():
         return
     mark = next(text for text in _MARKS if pc.any(pc.equal(written, text)).as_py())
     raise InvalidInput(
@@ -142,25 +142,28 @@ def cuts_from_public(name: str, column: pa.Array, *, bins: int | None, dates: bo
     if pa.types.is_timestamp(column.type):
         return _dates_cut(name, column, bins)
     written = read_texts(column)
-    values = _numbers_without_words(column, _WITHOUT_WORDS)
-    known = values[np.isfinite(values)]
-    given = len(written) - written.null_count
-    whole = bool(known.size and (known == np.floor(known)).all())
-    if codes and whole and bins is not None and pc.count_distinct(written).as_py() <= bins:
+    numbers = _numbers_without_words(column, _WITHOUT_WORDS)
+    finite = numbers[np.isfinite(numbers)]
+    present, distinct = len(written) - written.null_count, pc.count_distinct(written).as_py()
+    if codes and bins is not None and distinct <= bins and _are_whole(finite):
         return Category(_ordered(_different(name, column, MISSING_TEXTS, sentences=False)))
-    if known.size and known.size >= _MOSTLY * given:
-        return _number_cut(known, bins, whole=whole)
-    if dates and given and np.isfinite(read_moments(column, "days")).sum() >= given:
+    if finite.size and finite.size >= _MOSTLY * present:
+        return _number_cut(finite, bins)
+    if dates and np.isfinite(read_moments(column, "days")).sum() >= present:
         return _dates_cut(name, column, bins)
-    few = len(written) < 2 * MOST_CATEGORIES or 2 * pc.count_distinct(written).as_py() > given
-    most = MOST_CATEGORIES if few else _MOST_CELLS
-    return Category(_different(name, column, MISSING_TEXTS, sentences=False, most=most))
+    is_small = len(written) < 2 * MOST_CATEGORIES or 2 * distinct > present
+    limit = MOST_CATEGORIES if is_small else _MOST_CELLS
+    return Category(_different(name, column, MISSING_TEXTS, sentences=False, limit=limit))
 
 
-def _number_cut(values: NDArray[np.float64], bins: int | None, *, whole: bool) -> Number:
+def _are_whole(numbers: NDArray[np.float64]) -> bool:
+    return bool(numbers.size and (numbers == np.floor(numbers)).all())
+
+
+def _number_cut(numbers: NDArray[np.float64], bins: int | None) -> Number:
     """Return numbers cut between public ones: at whole numbers where these are whole."""
-    cuts = np.ceil(_cuts(values, bins)) if whole else _cuts(values, bins)
-    return Number(cuts=cuts.tolist(), spans=None if bins is None else _spans(values, cuts, whole=whole))
+    cuts, spans = _cuts_and_spans(numbers, bins)
+    return Number(cuts=cuts, spans=spans)
 
 
 def _ordered(values: list[str]) -> list[str]:
@@ -170,26 +173,29 @@ def _ordered(values: list[str]) -> list[str]:
     return sorted(values, key=lambda text: (text not in plain, plain.get(text, 0.0), text))
 
 
-def _cuts(values: NDArray[np.float64], bins: int | None) -> NDArray[np.float64]:
-    return np.asarray(cut_points(np.unique(values)) if bins is None else _binned(values, bins))
+def _cuts_and_spans(
+    values: NDArray[np.float64], bins: int | None
+) -> tuple[list[float], list[tuple[float, float]] | None]:
+    """Return cuts between public values, whole ones of whole values, and with `bins` the spans of the cells."""
+    is_whole, cuts = _are_whole(values), cut_points(np.unique(values)) if bins is None else _binned(values, bins)
+    cuts = np.ceil(cuts) if is_whole else np.asarray(cuts)
+    return cuts.tolist(), None if bins is None else _spans(values, cuts, is_whole=is_whole)
 
 
 def _dates_cut(name: str, column: pa.Array, bins: int | None) -> Date:
     """Return dates cut between public ones: at the beginning of a day where these have no times, else of a second."""
     unit: DateUnit = "days"
-    known = read_moments(column, unit)
-    if (known % 1 > 0).any():
-        unit, known = "seconds", read_moments(column, "seconds")
-    known = known[np.isfinite(known)]
-    if not known.size:
+    moments = read_moments(column, unit)
+    if (moments % 1 > 0).any():
+        unit, moments = "seconds", read_moments(column, "seconds")
+    moments = moments[np.isfinite(moments)]
+    if not moments.size:
         raise _no_value(name)
-    whole = not (known % 1 > 0).any()
-    cuts = np.ceil(_cuts(known, bins)) if whole else _cuts(known, bins)
-    spans = None if bins is None else _spans(known, cuts, whole=whole)
-    return Date(cuts=cuts.tolist(), unit=unit, spans=spans)
+    cuts, spans = _cuts_and_spans(moments, bins)
+    return Date(cuts=cuts, unit=unit, spans=spans)
 
 
-def _spans(values: NDArray[np.float64], cuts: NDArray[np.float64], *, whole: bool) -> list[tuple[float, float]]:
+def _spans(values: NDArray[np.float64], cuts: NDArray[np.float64], *, is_whole: bool) -> list[tuple[float, float]]:
     """Return from where to where values lie in each cell; beyond the last cuts, so that their medians are met.
 
     The largest of a heavy tail says little of the others: evenly up to there, most would be much too large.
@@ -203,8 +209,8 @@ def _spans(values: NDArray[np.float64], cuts: NDArray[np.float64], *, whole: boo
             low = max(low, middle - (high - middle))
         if code == len(cuts) > 0:
             high = min(high, middle + (middle - low))
-        after = float(cuts[code]) if code < len(cuts) else math.inf
-        spans.append((math.floor(low), min(math.floor(high) + 1.0, after)) if whole else (low, high))
+        end = float(cuts[code]) if code < len(cuts) else math.inf
+        spans.append((math.floor(low), min(math.floor(high) + 1.0, end)) if is_whole else (low, high))
     return spans
 
 
@@ -220,68 +226,62 @@ def _binned(values: NDArray[np.float64], bins: int) -> NDArray[np.float64]:
 
 
 def _different(
-    name: str, values: pa.Array, missing: Sequence[str], *, sentences: bool = True, most: int = MOST_CATEGORIES
+    name: str, values: pa.Array, missing: Sequence[str], *, sentences: bool = True, limit: int = MOST_CATEGORIES
 ) -> list[str]:
     different = pc.drop_null(pc.unique(read_texts(values, missing))).to_pylist()
     if not different:
         raise _no_value(name)
-    if len(different) > most:
+    if len(different) > limit:
         dates = sum(_LIKE_DATES.fullmatch(text) is not None for text in different) > _MOSTLY * len(different)
-        raise TooManyTexts({name: len(different)}, most=most, sentences=sentences, dates=[name] if dates else [])
+        raise TooManyTexts({name: len(different)}, limit=limit, sentences=sentences, dates=[name] if dates else [])
     return sorted(different)
 
 
 class TooManyTexts(InvalidInput):
     """Columns of a public table have more different texts than can be taken for categories: `counts` says how many."""
 
-    def __init__(self, counts: Mapping[str, int], *, most: int, sentences: bool, dates: Sequence[str]) -> None:
-        self.counts, self.most, self.sentences, self.dates = counts, most, sentences, dates
-        named, them = _option_value(counts), "it" if len(counts) == 1 else "them"
-        ways = f"leave {them} out (--leave-out {named}), or declare {them}"
+    def __init__(self, counts: Mapping[str, int], *, limit: int, sentences: bool, dates: Sequence[str]) -> None:
+        self.counts, self.limit, self.sentences, self.dates = counts, limit, sentences, dates
+        names, pronoun = shlex.quote(",".join(counts)), "it" if len(counts) == 1 else "them"
+        advice = f"leave {pronoun} out (--leave-out {names}), or declare {pronoun}"
         if sentences:
-            ways = (
-                f"leave {them} out (leave_out=, --leave-out {named}), take {them} for sentences (texts=, --texts), or "
+            advice = (
+                f"leave {pronoun} out (leave_out=, --leave-out {names}), take {pronoun} for sentences (texts=, "
+                f"--texts), or declare {pronoun} in a schema"
             )
-            ways += f"declare {them} in a schema"
-        numbers_of = _listed(str(count) for count in counts.values())
-        written = "may be dates: these are read as such if written 2024-05-31"
-        hint = f". {_listed(map(repr, dates))} {written}" if dates else ""
+        columns = "column" if len(counts) == 1 else "columns"
+        verb = "has" if len(counts) == 1 else "have"
+        hint = (
+            f". {_enumerate(map(repr, dates))} may be dates: these are read as such if written 2024-05-31"
+            if dates
+            else ""
+        )
         super().__init__(
-            f"{_columns(counts, 'has', 'have')} {numbers_of} different texts in the public table, and at most {most} "
-            f"can be taken for categories: {ways}{hint}"
+            f"{columns} {_enumerate(map(repr, counts))} {verb} {_enumerate(map(str, counts.values()))} different texts "
+            f"in the public table, and at most {limit} can be taken for categories: {advice}{hint}"
         )
 
-    def with_others(self, others: Iterable["TooManyTexts"]) -> "TooManyTexts":
+    def with_others(self, errors: Iterable["TooManyTexts"]) -> "TooManyTexts":
         """Return one refusal of the columns of several."""
         counts, dates = dict(self.counts), list(self.dates)
-        for one in others:
-            counts, dates = counts | dict(one.counts), [*dates, *one.dates]
-        return TooManyTexts(counts, most=self.most, sentences=self.sentences, dates=dates)
+        for error in errors:
+            counts, dates = counts | dict(error.counts), [*dates, *error.dates]
+        return TooManyTexts(counts, limit=self.limit, sentences=self.sentences, dates=dates)
 
 
-def _columns(names: Collection[str], one: str, several: str) -> str:
-    """Return these columns as the subject of a sentence, with its verb."""
-    listed = _listed(map(repr, names))
-    return f"column {listed} {one}" if len(names) == 1 else f"columns {listed} {several}"
-
-
-def check_spelled(columns: Sequence[str], **named: str | None) -> None:
+def check_spelled(columns: Sequence[str], **options: str | None) -> None:
     """Refuse the name of a label or of people that a column has in other letters: as a feature it would tell all."""
-    for what, name in named.items():
-        meant = [] if name is None else [one for one in columns if one.strip().casefold() == name.strip().casefold()]
-        if meant and name not in meant:
-            raise InvalidInput(f"{what} names {name!r}, and there is no such column; is {meant[0]!r} meant?")
+    for option, name in options.items():
+        folded = None if name is None else name.strip().casefold()
+        alike = [column for column in columns if column.strip().casefold() == folded]
+        if alike and name not in alike:
+            raise InvalidInput(f"{option} names {name!r}, and there is no such column; is {alike[0]!r} meant?")
 
 
-def _listed(parts: Iterable[str]) -> str:
+def _enumerate(phrases: Iterable[str]) -> str:
     """Return phrases as a sentence lists them."""
-    *others, last = parts
-    return f"{', '.join(others)} and {last}" if others else last
-
-
-def _option_value(names: Iterable[str]) -> str:
-    """Return names of columns as an option takes them on a command line."""
-    return shlex.quote(",".join(names))
+    *first, last = phrases
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _no_value(name: str) -> InvalidInput:

@@ -8,7 +8,7 @@ kinds of values -> lists of texts that pass a threshold -> cells of numbers and 
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import IntEnum
 from statistics import NormalDist
@@ -287,7 +287,7 @@ def learn_columns(
 
     `slack` of their budget pays for texts of a single unit; `sentences` are columns that are declared as such.
     """
-    undeclared = {name: column for name, column in columns.items() if name not in sentences}
+    undeclared = {name: columns[name] for name in columns if name not in sentences}
     kinds: dict[str, Kind] = dict.fromkeys(set(columns) - set(undeclared), Text())
     if not undeclared:
         return LearnedColumns(kinds, {}, (), units)
@@ -302,10 +302,17 @@ def learn_columns(
     trees = {name: _tree_of(winners[name], units) for name in numbers}
     values = {name: _numbers_of(columns[name], winners[name], reading) for name in numbers}
     learned |= _learn_numbers(trees, values, purse, 1 - kinds_part - texts_part)
-    kinds |= {name: kind for name, (kind, _) in learned.items()}
+    return _in_order(columns, kinds, learned, units)
+
+
+def _in_order(
+    names: Iterable[str], kinds: Mapping[str, Kind], learned: Mapping[str, tuple[Kind, ColumnMarginal]], units: int
+) -> LearnedColumns:
+    """Return what was learned in the order of the columns, and which of them the noise hid, whatever their types."""
+    kinds = dict(kinds) | {name: kind for name, (kind, _) in learned.items()}
     marginals = {name: marginal for name, (_, marginal) in learned.items()}
-    hidden = tuple(name for name in columns if name not in kinds)  # whatever their types
-    return LearnedColumns({name: kinds[name] for name in columns if name in kinds}, marginals, hidden, units)
+    ordered = {name: kinds[name] for name in names if name in kinds}
+    return LearnedColumns(ordered, marginals, tuple(name for name in names if name not in kinds), units)
 
 
 def _names_of(winners: Mapping[str, str], *kinds: str) -> list[str]:

@@ -143,7 +143,7 @@ def look_at(
     label: str | None = None,
     groups: str | None = None,
     leave_out: Collection[str] = (),
-    found: Irregularities | None = None,
+    irregularities: Irregularities | None = None,
     file: Mapping[str, Any] | None = None,
 ) -> TableLook:
     """Return what a table would be read as. The result is for the owner alone."""
@@ -155,7 +155,7 @@ def look_at(
         _look_at_column(name, values, reading, use=_declared_use(name, label, groups, leave_out))
         for name, values in raw.items()
     ]
-    problems = [*([] if found is None else file_problems(found)), *_last_record_problem(texts)]
+    problems = [*([] if irregularities is None else file_problems(irregularities)), *_last_record_problem(texts)]
     for column in columns:
         problems += _column_problems(column)
     classes = None if label is None else _classes(texts[label], reading)
@@ -164,8 +164,8 @@ def look_at(
             pc.count_distinct(texts[label]).as_py(),
             "Name a column of 2 to 100 classes, or fit numbers: ",
         )
-        what = "different values, too many or too few for classes"
-        problems.append(Problem(label, distinct, what, f"{advice}quorate fit linear --bounds."))
+        problem = "different values, too many or too few for classes"
+        problems.append(Problem(label, distinct, problem, f"{advice}quorate fit linear --bounds."))
     declared = None if label is None or classes is None else Label(label, classes)
     return TableLook(table.num_rows, tuple(columns), reading, tuple(problems), declared, groups, file or {})
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from quorate.tables.columns import Date, Kind, Text, unknown_values, unreadable_values
+from quorate.tables.columns import Date, Text, unknown_values, unreadable_values
 from quorate.tables.containers import as_table
 from quorate.tables.csv_records import Irregularities
 from quorate.tables.schema import Schema
@@ -19,24 +19,24 @@ OWNER_ALONE = "For the owner alone: these counts come from private records witho
 
 @dataclass(frozen=True)
 class Problem:
-    """A problem of a column, or of the file: how many values or records have it, and what to do."""
+    """A problem of a column or of the file: how many values or records have it, and what to do."""
 
     column: str | None
     count: int
-    what: str
+    problem: str
     advice: str
 
     def __str__(self) -> str:
-        where = "" if self.column is None else f"column {self.column!r}: "
-        return f"{where}{self.what}: {self.count:,}. {self.advice}"
+        subject = "" if self.column is None else f"column {self.column!r}: "
+        return f"{subject}{self.problem}: {self.count:,}. {self.advice}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the problem as JSON has it."""
-        return {"column": self.column, "count": self.count, "what": self.what, "advice": self.advice}
+        return {"column": self.column, "count": self.count, "what": self.problem, "advice": self.advice}
 
 
-def find_problems(schema: Schema, table: Any, found: Irregularities | None = None) -> list[Problem]:
-    """Return all problems that a table has by a schema; `found` are those of its file.
+def find_problems(schema: Schema, table: Any, irregularities: Irregularities | None = None) -> list[Problem]:
+    """Return all problems that a table has by a schema; `irregularities` are those of its file.
 
     >>> import pyarrow as pa
     >>> from quorate.tables import Number
@@ -46,7 +46,7 @@ def find_problems(schema: Schema, table: Any, found: Irregularities | None = Non
     column 'age': values that are no numbers, and count as missing: 1. See how they are written: quorate look.
     """
     table = as_table(table)
-    problems = [] if found is None else file_problems(found)
+    problems = [] if irregularities is None else file_problems(irregularities)
     for name in (name for name in schema.columns if name in table.column_names):
         problems += _column_problems(schema, name, raw_column(table.column(name)))
     if schema.label is not None and schema.label.column in table.column_names:
@@ -71,49 +71,28 @@ def add_problems(problems: Iterable[Problem]) -> list[Problem]:
 
 def _column_problems(schema: Schema, name: str, values: Any) -> list[Problem]:
     kind, reading = schema.columns[name], schema.reading
-    gaps = read_texts(values, reading.missing_texts).null_count
     is_marked = isinstance(kind, Text) or kind.missing == "indicator"
-    return [
-        Problem(
-            name,
-            0 if is_marked else gaps,
-            "missing values",
-            'Mark them: --gaps, or "missing": "indicator" in the schema.',
-        ),
-        Problem(
-            name,
-            int(unreadable_values(kind, values, reading).sum()),
-            f"values that are no {_plural(kind)}, and count as missing",
-            "See how they are written: quorate look.",
-        ),
-        Problem(
-            name,
-            int(unknown_values(kind, values, reading).sum()),
-            "values that are none of the categories",
-            "List those that are known in public, in the schema.",
-        ),
+    gaps = 0 if is_marked else read_texts(values, reading.missing_texts).null_count
+    unreadable, unknown = (count(kind, values, reading).sum() for count in (unreadable_values, unknown_values))
+    kinds = "dates" if isinstance(kind, Date) else "numbers"
+    problems = [
+        (gaps, "missing values", 'Mark them: --gaps, or "missing": "indicator" in the schema.'),
+        (unreadable, f"values that are no {kinds}, and count as missing", "See how they are written: quorate look."),
+        (unknown, "values that are none of the categories", "List those that are known in public, in the schema."),
     ]
+    return [Problem(name, int(count), problem, advice) for count, problem, advice in problems]
 
 
-def file_problems(found: Irregularities) -> list[Problem]:
+def file_problems(irregularities: Irregularities) -> list[Problem]:
     """Return the problems of a CSV file's records."""
     problems = [
-        Problem(
-            None, found.short, "records with too few values", "The others are missing. Write an empty one for each."
-        ),
-        Problem(
-            None, found.long, "records with too many values", "All are missing. Quote values that hold separators."
-        ),
-        Problem(None, found.headers, "records that repeat the first line", "All values are missing. Remove the lines."),
-        Problem(
-            None,
-            found.undecoded,
+        (irregularities.short, "records with too few values", "The others are missing. Write an empty one for each."),
+        (irregularities.long, "records with too many values", "All are missing. Quote values that hold separators."),
+        (irregularities.headers, "records that repeat the first line", "All values are missing. Remove the lines."),
+        (
+            irregularities.undecoded,
             "values that are no UTF-8, and are read as Windows-1252",
             "Name another encoding: --encoding.",
         ),
     ]
-    return [problem for problem in problems if problem.count]
-
-
-def _plural(kind: Kind) -> str:
-    return "dates" if isinstance(kind, Date) else "numbers"
+    return [Problem(None, *problem) for problem in problems if problem[0]]

@@ -96,8 +96,8 @@ class Reading:
             raise InvalidInput(f"compact_dates must be true or false, got {self.compact_dates!r}")
         if any(len(mark) != 1 or mark.isalnum() or mark in "+-" for mark in self.thousands):
             raise InvalidInput("thousands must be single characters that are no digits, letters or signs")
-        if both := self._truth_words[True] & self._truth_words[False]:
-            raise InvalidInput(f"a text must mean true or false, not both: {min(both)!r}")
+        if ambiguous := self._truth_words[True] & self._truth_words[False]:
+            raise InvalidInput(f"a text must mean true or false, not both: {min(ambiguous)!r}")
 
     @classmethod
     def from_document(cls, schema: Mapping[str, Any]) -> "Reading":
@@ -155,9 +155,9 @@ class Reading:
 
     @cached_property
     def _parts(self) -> re.Pattern[str]:
-        before, behind = (_any_of(marks) for marks in (self.signs, (*self.signs, *self.units)))
+        prefix, suffix = (_any_of(marks) for marks in (self.signs, (*self.signs, *self.units)))
         return re.compile(
-            rf"(?P<sign>[+-]?)\s*(?P<before>{before})?\s*(?P<inner>[+-]?)(?P<body>[\d.,].*?)\s*(?P<behind>{behind})?"
+            rf"(?P<sign>[+-]?)\s*(?P<before>{prefix})?\s*(?P<inner>[+-]?)(?P<body>[\d.,].*?)\s*(?P<behind>{suffix})?"
         )
 
     def _marked_number(self, text: str) -> float:
@@ -175,14 +175,12 @@ class Reading:
         """Return digits with at most a point among them, or None where marks do not stand as in a number."""
         marks = {mark for mark in body if not _DIGITS.fullmatch(mark)}
         decimal = self._decimal_mark(body, marks, with_exponent=with_exponent)
-        whole, point, decimals = body.partition(decimal) if decimal else (body, "", "")
-        groups = marks - {decimal}
+        integer, point, decimals = body.partition(decimal) if decimal else (body, "", "")
         if point and not _DIGITS.fullmatch(decimals) and (decimals or point == ","):
             return None
-        if groups and (with_exponent or not self._is_grouped(whole, groups)):
+        if not self._is_grouped(integer, marks - {decimal}, with_exponent=with_exponent):
             return None
-        digits = "".join(_DIGITS.findall(whole))
-        return f"{digits or '0'}.{decimals or '0'}"
+        return f"{''.join(_DIGITS.findall(integer)) or '0'}.{decimals or '0'}"
 
     def _decimal_mark(self, body: str, marks: set[str], *, with_exponent: bool) -> str | None:
         """Return the mark that stands before decimals, or None if there is none."""
@@ -194,18 +192,15 @@ class Reading:
             return mark if mark == self.decimal or mark not in self.thousands else None
         return mark
 
-    def _is_grouped(self, whole: str, marks: set[str]) -> bool:
-        """Return whether one mark stands between groups of three digits."""
-        if len(marks) > 1:
+    def _is_grouped(self, integer: str, marks: set[str], *, with_exponent: bool) -> bool:
+        """Return whether there is no mark, or one that stands between groups of three digits."""
+        if not marks:
+            return True
+        if len(marks) > 1 or with_exponent or not marks <= set(self.thousands):
             return False
-        (mark,) = marks
-        first, *groups = whole.split(mark)
-        return (
-            mark in self.thousands
-            and 1 <= len(first) <= 3
-            and all(len(group) == 3 for group in groups)
-            and all(_DIGITS.fullmatch(part) for part in (first, *groups))
-        )
+        first, *groups = integer.split(min(marks))
+        has_digits = all(_DIGITS.fullmatch(part) for part in (first, *groups))
+        return has_digits and 1 <= len(first) <= 3 and all(len(group) == 3 for group in groups)
 
 
 Rules = Reading | Iterable[str]  # the latter are texts that mean a missing value

@@ -127,8 +127,8 @@ def _raw_moments(column: pa.Array) -> pa.Array:
     else:
         counts, scale = column.view(pa.int64()), _MICROSECONDS.get(getattr(kind, "unit", "ms"), 0)
     missing = counts.is_null().to_numpy(zero_copy_only=False)
-    whole = pc.fill_null(counts, 0).to_numpy()
-    moments = whole // 1000 if scale == 0 else whole
+    units = pc.fill_null(counts, 0).to_numpy()
+    moments = units // 1000 if scale == 0 else units
     scale = max(scale, 1)
     beyond = missing | (moments < _FIRST_MOMENT // scale) | (moments >= _END_OF_MOMENTS // scale)
     return pa.array(np.where(beyond, 0, moments) * scale, type=pa.timestamp("us"), mask=beyond)
@@ -139,9 +139,9 @@ def _raw_seconds(column: pa.Array) -> pa.Array:
     kind = column.type
     counts = column.view(pa.int32() if pa.types.is_time32(kind) else pa.int64()).cast(pa.int64())
     missing = counts.is_null().to_numpy(zero_copy_only=False)
-    each = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**6}[kind.unit]
+    per_second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**6}[kind.unit]
     numbers = pc.fill_null(counts, 0).to_numpy()
-    seconds = (numbers // 1000 if kind.unit == "ns" else numbers).astype(np.float64) / each
+    seconds = (numbers // 1000 if kind.unit == "ns" else numbers).astype(np.float64) / per_second
     return pa.array(np.where(missing, np.nan, seconds))
 
 
@@ -213,8 +213,8 @@ def _numbers_one_by_one(written: pa.Array, typed: pa.Array, reading: Reading) ->
     numbers = _floats(pc.if_else(plain, written, pa.scalar(None, pa.large_string())))
     rest = pc.and_(pc.invert(plain), pc.is_valid(written))
     coded = written.filter(rest).dictionary_encode()
-    each = np.array([reading.number(text) for text in coded.dictionary.to_pylist()], dtype=np.float64)
-    numbers[rest.to_numpy(zero_copy_only=False)] = each[coded.indices.to_numpy()]
+    distinct = np.array([reading.number(text) for text in coded.dictionary.to_pylist()], dtype=np.float64)
+    numbers[rest.to_numpy(zero_copy_only=False)] = distinct[coded.indices.to_numpy()]
     return numbers
 
 
@@ -279,9 +279,9 @@ def read_codes(column: pa.Array, categories: Sequence[str], rules: Rules = MISSI
     reading = as_reading(rules)
     coded = read_texts(column, set(reading.missing_texts) - set(categories)).dictionary_encode()
     find = _CategoryFinder(categories, reading)
-    each = [*(find.place(text) for text in coded.dictionary.to_pylist()), -1]
-    codes: NDArray[np.int64] = np.array(each, dtype=np.int64)
-    return np.asarray(codes[pc.fill_null(coded.indices, len(each) - 1).to_numpy(zero_copy_only=False)])
+    codes_of_texts = [*(find.place(text) for text in coded.dictionary.to_pylist()), -1]
+    codes: NDArray[np.int64] = np.array(codes_of_texts, dtype=np.int64)
+    return np.asarray(codes[pc.fill_null(coded.indices, len(codes_of_texts) - 1).to_numpy(zero_copy_only=False)])
 
 
 class _CategoryFinder:

@@ -100,21 +100,21 @@ def format_of_model(model: Any, X: Any, schema: Schema | None = None) -> FrameFo
     """
     form = getattr(model, "form_", None)
     if form is not None:
-        return FrameFormat.declared(X, form.columns, form.kinds)
+        return FrameFormat.of_kinds(X, form.columns, form.kinds)
     names = list(column_names(X))
     if len(getattr(model, "feature_names_in_", ())) == len(names):
         names = model.feature_names_in_.tolist()
     if schema is not None:
-        return FrameFormat.declared(X, names, schema.kinds_of(names))
+        return FrameFormat.of_kinds(X, names, schema.kinds_of(names))
     if hasattr(model, "form_"):  # a model of ours that was fitted on a matrix
-        return FrameFormat.declared(X, names, ["number"] * len(names))
+        return FrameFormat.of_kinds(X, names, ["number"] * len(names))
     texts = _text_columns(model, names)
     if texts is None or not texts <= set(names):  # an earlier step may have made columns of other names
         raise InvalidInput(
             f"a {type(model).__name__} does not show in which columns of a data frame it takes texts: declare the "
             "columns, as in schema=Schema.from_public(public_rows)"
         )
-    return FrameFormat.declared(X, names, ["text" if name in texts else "date" for name in names])
+    return FrameFormat.of_kinds(X, names, ["text" if name in texts else "date" for name in names])
 
 
 def _text_columns(part: Any, names: Sequence[Any] | None) -> set[Any] | None:

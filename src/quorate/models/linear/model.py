@@ -306,7 +306,7 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
             return None
         if set(names) != set(column_names(X)):
             raise InvalidInput("the columns of X and those declared have different names")
-        return FrameFormat.declared(X, names, [_kind_of_block(block) for block in self.columns_.blocks_])
+        return FrameFormat.of_kinds(X, names, [_kind_of_block(block) for block in self.columns_.blocks_])
 
     def _unfitted_columns(self, X: Any, public: Any) -> AdditiveColumns | HashedColumns | None:
         """Return the columns given, or what a table of this kind and width takes; None if they are to be learned."""

@@ -134,7 +134,7 @@ class Balances:
         """Return a number of a column as synthetic records have it."""
         cells = self._cells[index]
         if isinstance(cells, DateCells):
-            return cells.written(number)
+            return cells.format_number(number)
         return int(number) if self._whole[index] else number
 
     def is_missing(self, index: int, codes: Integers) -> Truths:

@@ -129,7 +129,7 @@ class LineWorkload(GroupedWorkload):
         chosen = sorted({int(np.abs(rising - share).argmin()) for share in wanted}) if rising.size else []
         kind: Any = self.columns.kinds[self.column]
         dated = isinstance(self._line, DateCells)
-        cuts = [self._line.written(self._cuts[index]) if dated else self._cuts[index] for index in chosen]
+        cuts = [self._line.format_number(self._cuts[index]) if dated else self._cuts[index] for index in chosen]
         return Columns({self.column: replace(kind, cuts=cuts, spans=None)})
 
     def _read_end(self, end: Any) -> float:
@@ -168,8 +168,8 @@ class LineWorkload(GroupedWorkload):
         """Return the name of a run of cells, and the comparison that says it."""
         cuts, column = self._cuts, self.column
         lower, upper = first > 0, last < len(cuts)
-        low = self._line.written(cuts[first - 1]) if lower else ""
-        high = self._line.written(cuts[last]) if upper else ""
+        low = self._line.format_number(cuts[first - 1]) if lower else ""
+        high = self._line.format_number(cuts[last]) if upper else ""
         if lower and upper:
             return f"{low} to below {high}", f"{column} >= {low} and {column} < {high}"
         if lower:
