@@ -123,7 +123,8 @@ class CoverClassifier(ConceptModel):
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the labels of the chosen hypothesis. Nothing is spent."""
-        labels: NDArray[Any] = self.classes_[self.hypothesis_.predict(self.check_queries(X))]
+        queries = self.check_queries(X)  # first: it says where nothing is fitted yet
+        labels: NDArray[Any] = self.classes_[self.hypothesis_.predict(queries)]
         return labels
 
     def __sklearn_is_fitted__(self) -> bool:
