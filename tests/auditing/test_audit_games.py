@@ -14,7 +14,7 @@ from quorate.auditing._everlasting import closing_law
 from quorate.auditing._models import _votes
 from quorate.auditing._plays import STOPPED, PlayNoise, play
 from quorate.auditing._sums import NoisyCount
-from quorate.auditing._verdict import Effort, bound_claims
+from quorate.auditing._verdict import Effort
 from quorate.auditing._votes import attacks_on, audit_votes, best_attack
 from quorate.auditing.targets import TARGETS, make_target
 from quorate.core.errors import InvalidInput
@@ -331,7 +331,8 @@ def test_claims_share_the_error(claims, monkeypatch):
     monkeypatch.setattr("quorate.auditing._votes.epsilon_lower_bound", watched)
     audit_votes(make_target("noisy_max"), plays=1000, confidence=0.99, deltas=(0.1, 0.01, 0.001)[:claims])
     assert sum(errors) == pytest.approx(0.01)
-    bound_claims([(1.0, 0.0)] * claims, [0, 1] * 500, [1, 0] * 500, attack="", confidence=0.98, bound=watched)
+    effort, worlds = Effort(plays=1000, confidence=0.98), ([0, 1] * 500, [1, 0] * 500)
+    effort.judge_plays("it", [(1.0, 0.0)] * claims, *worlds, attack="", not_tested="all", bound=watched)
     assert sum(errors) == pytest.approx(0.03)
     assert len(errors) == 2 * claims
 

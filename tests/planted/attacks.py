@@ -1,7 +1,10 @@
 """Two attacks that several planted bugs share: the search for the worst interaction, and a game that is played."""
 
+import math
 from collections.abc import Callable, Iterable
 from typing import Any
+
+from scipy.special import log_ndtr
 
 from planted.bug import Caught
 from planted.exact import law_of_code
@@ -56,3 +59,14 @@ def play(target: Any, plays: int, seed: int, *, worlds: Plays, claim: tuple[floa
         f"({bound.event}; {bound.plays} plays, confidence 1 - 1e-9)"
     )
     return Caught("black-box game", evidence, found=bound.epsilon > claim[0])
+
+
+EPSILON, DELTA = 1.0, 1e-6  # claimed of what `judge_distance` judges
+
+
+def judge_distance(attack: str, distance: float, subject: str) -> Caught:
+    """Return whether Gaussian noise tells two neighbours at this distance better apart than (1, 1e-6) allows."""
+    near, far = (float(log_ndtr(sign * distance / 2 - EPSILON / distance)) for sign in (1, -1))
+    delta = math.exp(near) - math.exp(EPSILON + far)  # Balle and Wang 2018, theorem 8
+    evidence = f"{subject} have a delta of {delta:.1e} at epsilon {EPSILON:g}; claimed: {DELTA:g}"
+    return Caught(attack, evidence, found=delta > DELTA)

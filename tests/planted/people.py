@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from scipy.special import log_ndtr
 
+from planted.attacks import DELTA, EPSILON, judge_distance
 from planted.bug import Caught, replaced, replacement_bug
 from quorate.core.mechanisms.noisy_vector import NoisyVector
 from quorate.release import QueryRelease, Workload
@@ -22,7 +22,6 @@ from quorate.tables.dates import read_moment
 from quorate.tables.values import raw_column
 
 _PEOPLE, _RECORDS, _COUNTED = 50, 8, 4
-_EPSILON, _DELTA = 1.0, 1e-6
 
 Twin = tuple[ModuleType, str, Callable[..., Any]]  # a module, one of its functions, and what stands in for it
 
@@ -70,7 +69,7 @@ def _measured(records: Any, columns: Any, groups: Any = None, most: int = 1) -> 
         seen.append((self, [np.asarray(part) for part in parts]))
         return original(self, parts, budget, noise)
 
-    settings: dict[str, Any] = {"engine": "plain", "epsilon": _EPSILON, "delta": _DELTA, "records_per_person": most}
+    settings: dict[str, Any] = {"engine": "plain", "epsilon": EPSILON, "delta": DELTA, "records_per_person": most}
     with replaced(NoisyVector, "draw_release", record):
         QueryRelease(Workload.marginals(1), columns=columns, **settings).fit(records, groups=groups)
     [found] = seen
@@ -82,10 +81,7 @@ def _told(name: str, one: tuple[NoisyVector, list[np.ndarray]], other: tuple[Noi
     mechanism, counts = one
     moved = [float(((first - second) ** 2).sum()) for first, second in zip(counts, other[1], strict=True)]
     distance = math.sqrt(sum(square / scale**2 for square, scale in zip(moved, mechanism.scales, strict=True)))
-    near, far = (float(log_ndtr(sign * distance / 2 - _EPSILON / distance)) for sign in (1, -1))
-    delta = math.exp(near) - math.exp(_EPSILON + far)  # Balle and Wang 2018, theorem 8
-    evidence = f"a {name} has a delta of {delta:.1e} at epsilon {_EPSILON:g}; claimed: {_DELTA:g}"
-    return Caught(name, evidence, found=delta > _DELTA)
+    return judge_distance(name, distance, "two neighbours")
 
 
 def replace_a_person(twin: Twin) -> Caught:

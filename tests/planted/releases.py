@@ -6,9 +6,9 @@ from contextlib import nullcontext, suppress
 from typing import Any
 
 import numpy as np
-from scipy.special import log_ndtr
 from sklearn.neighbors import KNeighborsClassifier
 
+from planted.attacks import DELTA, EPSILON, judge_distance
 from planted.bug import AnnouncingLock, Caught, kind_bug, replaced, replacement_bug
 from planted.states import quiet_folder
 from quorate.core.errors import BudgetSpent, InvalidInput
@@ -27,7 +27,6 @@ from quorate.tables import Number
 from quorate.tables.cut_tree import CutTree
 
 _MONTHS, _PEOPLE = 6, 40
-_EPSILON, _DELTA = 1.0, 1e-6
 
 Twin = tuple[Any, str, Any]  # a class or a module, one of its members, and what stands in for it
 
@@ -80,8 +79,8 @@ def _growing(kind: type[GrowingRelease] = GrowingRelease, **settings: Any) -> Gr
     columns = {"kind": ["a", "b"]}
     known: dict[str, Any] = {
         "engine": "plain",
-        "epsilon": _EPSILON,
-        "delta": _DELTA,
+        "epsilon": EPSILON,
+        "delta": DELTA,
         "columns": columns,
         "updates": _MONTHS,
     }
@@ -113,14 +112,7 @@ def replace_in_a_month(twin: Twin, *, person: bool) -> Caught:
         (mechanism, one), (_, other) = _measured("a", person), _measured("b", person)
     moved = sum(float(((first - second) ** 2).sum()) for first, second in zip(one, other, strict=True))
     distance = math.sqrt(moved) / mechanism.scales[0]
-    return _judged("replaced person" if person else "replaced record", distance, "all updates together")
-
-
-def _judged(attack: str, distance: float, what: str) -> Caught:
-    near, far = (float(log_ndtr(sign * distance / 2 - _EPSILON / distance)) for sign in (1, -1))
-    delta = math.exp(near) - math.exp(_EPSILON + far)  # Balle and Wang 2018, theorem 8
-    evidence = f"{what} have a delta of {delta:.1e} at epsilon {_EPSILON:g}; claimed: {_DELTA:g}"
-    return Caught(attack, evidence, found=delta > _DELTA)
+    return judge_distance("replaced person" if person else "replaced record", distance, "all updates together")
 
 
 def _pays_for_its_leaves(self: Levels) -> tuple[int, ...]:
@@ -131,7 +123,7 @@ def _pays_for_its_leaves(self: Levels) -> tuple[int, ...]:
 def replace_in_a_hierarchy(twin: Twin) -> Caught:
     """Replace a record by one of another node on every level; compute the exact delta of Gaussian noise."""
     tree, moved = Levels([np.arange(8) // 4, np.arange(8) // 2, np.arange(8)]), []
-    budget = Budget(epsilon=_EPSILON, delta=_DELTA, slack=0.0)
+    budget = Budget(epsilon=EPSILON, delta=DELTA, slack=0.0)
     with replaced(*twin):
         plan = LevelsEngine().measurement(tree, None, 0.0)
         mechanism = NoisyVector.for_budget(budget, squared_sensitivities=plan.squares, shares=plan.shares)
@@ -141,7 +133,7 @@ def replace_in_a_hierarchy(twin: Twin) -> Caught:
         moved.append(plan.vectors(check_private(tree, counts)))
     pairs = zip(*moved, mechanism.scales, strict=True)
     distance = math.sqrt(sum(float(((one - other) ** 2).sum()) / scale**2 for one, other, scale in pairs))
-    return _judged("replaced record", distance, "the levels")
+    return judge_distance("replaced record", distance, "the levels")
 
 
 def _pays_for_one_more(self: CutTree) -> int:
@@ -174,12 +166,12 @@ def replace_where_cuts_are_found(twin: Twin) -> Caught:
     for place in (0, 1):
         seen.append([])
         table = {name: [both[place]] + both * 5_000 for name, both in pairs_of_values.items()}
-        release = QueryRelease(Workload.marginals(1), columns=columns, epsilon=_EPSILON, delta=_DELTA)
+        release = QueryRelease(Workload.marginals(1), columns=columns, epsilon=EPSILON, delta=DELTA)
         with replaced(*twin), replaced(NoisyVector, "draw_release", draw):
             release.fit(table)
     pairs = zip(*seen, strict=True)
     distance = math.sqrt(sum(float(((one - other) ** 2).sum()) / scale**2 for (one, scale), (other, _) in pairs))
-    return _judged("replaced record", distance, "cuts and marginals")
+    return judge_distance("replaced record", distance, "cuts and marginals")
 
 
 def tell_twice(twin: Twin) -> Caught:
@@ -219,7 +211,7 @@ def publish_features(twin: Twin) -> Caught:
     X, shown = np.random.default_rng(0).normal(size=(400, 2)), 0
     settings: dict[str, Any] = {"teachers": 10, "queries": 50, "aggregator": "noisy_max", "classes": [0, 1]}
     with replaced(*twin), quiet_folder() as home:
-        account = Account(home / "account", epsilon=50.0, delta=_DELTA)
+        account = Account(home / "account", epsilon=50.0, delta=DELTA)
         student = StudentClassifier(None, KNeighborsClassifier(1), epsilon=50.0, mode="label-private", **settings)
         with suppress(InvalidInput):
             account.fit(student, X, (X[:, 0] > 0).astype(int))
@@ -233,16 +225,16 @@ def draw_again(twin: Twin) -> Caught:
     """Let command after command draw on one account, each opening it anew, and add up what they drew."""
     drawn = 0.0
     with replaced(*twin), quiet_folder() as home:
-        Account(home / "account", epsilon=_EPSILON, delta=_DELTA).close()
+        Account(home / "account", epsilon=EPSILON, delta=DELTA).close()
         for _ in range(3):
             account = Account(home / "account")
             release = QueryRelease(Workload.marginals(1), columns={"kind": ["a", "b"]}, engine="plain", account=account)
             with suppress(BudgetSpent):
-                release.set_params(epsilon=0.6 * _EPSILON, delta=_DELTA / 3).fit({"kind": ["a"] * _PEOPLE})
-                drawn += 0.6 * _EPSILON
+                release.set_params(epsilon=0.6 * EPSILON, delta=DELTA / 3).fit({"kind": ["a"] * _PEOPLE})
+                drawn += 0.6 * EPSILON
             account.close()
-    evidence = f"releases of epsilon {drawn:g} in all were drawn on an account of {_EPSILON:g}"
-    return Caught("account opened again", evidence, found=drawn > _EPSILON)
+    evidence = f"releases of epsilon {drawn:g} in all were drawn on an account of {EPSILON:g}"
+    return Caught("account opened again", evidence, found=drawn > EPSILON)
 
 
 RELEASES = (

@@ -126,10 +126,17 @@ class Effort:
         exact: Outcomes | float | None = None,
         bound: Callable[..., Bound] = epsilon_lower_bound,
     ) -> Verdict:
-        """Return the verdict on claims that one attack was played against; see `bound_claims`."""
-        attempts = bound_claims(
-            claims, first, second, attack=attack, confidence=self.confidence, exact=exact, bound=bound
-        )
+        """Return the verdict on the claims of a finite epsilon above 0, from the same plays, which share the error.
+
+        `exact` is the pair of exact laws of what was seen, or the epsilon that the attack needs, where it is known.
+        """
+        bounded = [(epsilon, delta) for epsilon, delta in claims if 0 < epsilon < np.inf]
+        error = (1 - self.confidence) / max(1, len(bounded))
+        attempts = []
+        for claim in bounded:
+            lower_bound = bound(first, second, delta=claim[1], confidence=1 - error)
+            needed = exact.two_sided_epsilon(claim[1]) if isinstance(exact, Outcomes) else exact
+            attempts.append(Attempt(attack, lower_bound.epsilon, lower_bound.event, claim=claim, exact=needed))
         return self.judge(target, attempts, not_tested=not_tested)
 
     def find_best_pair(self, pairs: Iterable[Pair], law: Callable[..., Any], *, delta: float) -> Pair:
@@ -140,30 +147,6 @@ class Effort:
             return expected_lower_bound(first, second, delta=delta, confidence=self.confidence, plays=self.plays)
 
         return max(pairs, key=expect_bound)
-
-
-def bound_claims(
-    claims: Sequence[tuple[float, float]],
-    first: Any,
-    second: Any,
-    *,
-    attack: str,
-    confidence: float,
-    exact: Outcomes | float | None = None,
-    bound: Callable[..., Bound] = epsilon_lower_bound,
-) -> list[Attempt]:
-    """Return an attempt at each claim with a finite epsilon above 0, from the same plays; they share the error.
-
-    `exact` is the pair of exact laws of what was seen, or the epsilon that the attack needs, where it is known.
-    """
-    bounded = [(epsilon, delta) for epsilon, delta in claims if 0 < epsilon < np.inf]
-    error = (1 - confidence) / max(1, len(bounded))
-    attempts = []
-    for epsilon, delta in bounded:
-        lower_bound = bound(first, second, delta=delta, confidence=1 - error)
-        needed = exact.two_sided_epsilon(delta) if isinstance(exact, Outcomes) else exact
-        attempts.append(Attempt(attack, lower_bound.epsilon, lower_bound.event, claim=(epsilon, delta), exact=needed))
-    return attempts
 
 
 @singledispatch
