@@ -176,20 +176,6 @@ class Refused(Exception):
     pass
 
 
-def test_a_commit_that_fails_leaves_nothing_to_spend(make, monkeypatch):
-    """Found in review: what was leased was at hand before it was on the disk."""
-    ledger = make()
-    budget = ledger.budget(lease=8)
-    with monkeypatch.context() as patch:
-        patch.setattr(ledger.witness, "write", lambda *_, **__: (_ for _ in ()).throw(Refused))
-        with pytest.raises(Refused):
-            budget.spend(UNIT)
-    assert budget._at_hand == (0, 0)
-    budget.spend(UNIT)
-    assert 64 - left_in(ledger) in (8, 16)  # whether or not the first reached the disk
-    assert make(again=True).verify().sound
-
-
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("spend"), st.integers(0, 2), st.integers(1, 9)),
@@ -428,22 +414,6 @@ def test_an_old_copy_is_refused_until_its_owner_restores_it(tmp_path, charge):
         ledger.budget().spend(UNIT)
     restore(tmp_path, fingerprint="m", charge=charge)
     assert left_in(Ledger.open(path, fingerprint="m")) == (53 if charge == "mark" else 0)
-
-
-def test_a_whole_folder_that_went_back_is_refused(tmp_path):
-    """The mark outside the folder remembers."""
-    import shutil
-
-    (tmp_path / "model").mkdir()
-    path = tmp_path / "model" / "ledger.sqlite"
-    ledger = Ledger.create(path, Budget(epsilon=1.0, delta=0.0), fingerprint="m")
-    ledger.close()
-    shutil.copytree(tmp_path / "model", tmp_path / "copy")
-    ledger.budget().spend(UNIT)
-    ledger.close()
-    with pytest.raises(LedgerRefused, match="rolled back"):
-        Ledger.open(tmp_path / "copy" / "ledger.sqlite", fingerprint="m")
-    assert Ledger.open(path, fingerprint="m").verify().sound
 
 
 def test_rules_refuse_what_cannot_be(make):

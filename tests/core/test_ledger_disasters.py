@@ -14,10 +14,9 @@ from pathlib import Path
 import pytest
 
 from ledger_in_use import LEASE, SPENT, UNITS, ask, make_used, open_ledger, request_of, session_of, units_spent
-from quorate.core.errors import BudgetSpent, InvalidInput, LedgerRefused
-from quorate.core.ledger import Ledger, chain
+from quorate.core.errors import BudgetSpent, LedgerRefused
+from quorate.core.ledger import chain
 from quorate.core.ledger._store import SQLiteStore
-from quorate.core.privacy import Budget
 
 
 @pytest.fixture
@@ -237,8 +236,3 @@ def test_a_lost_lock_file_lets_nobody_overspend(path):
         session.close()
     assert open_ledger(path).verify().sound
     assert units_spent(path) == SPENT + 3
-
-
-def test_a_model_is_never_overwritten(path):
-    with pytest.raises(InvalidInput, match="never overwritten"):
-        Ledger.create(path, Budget(epsilon=1.0, delta=0.0), fingerprint="m")
