@@ -9,7 +9,7 @@ import numpy as np
 from matrix.containers import Container
 from matrix.subjects import Subject, Table, base_table
 from matrix.watch import Stage, Watch, files_of, shown, told, watched
-from planted.states import quiet_folder
+from quiet_folder import quiet_folder
 from quorate.core.ballots import release_counts
 from quorate.core.errors import BudgetSpent, InvalidInput, NoQuorum
 from quorate.models.saving import load, save

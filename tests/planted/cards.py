@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planted.bug import Caught
-from planted.states import quiet_folder
+from quiet_folder import quiet_folder
 from quorate.core.errors import InvalidInput
 
 if TYPE_CHECKING:

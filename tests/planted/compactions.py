@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from planted.bug import Caught, kind_bug
-from planted.states import quiet_folder
+from quiet_folder import quiet_folder
 from quorate.auditing.replay import entropy_tape
 from quorate.compute.ensemble import Ensemble
 from quorate.compute.ensemble.estimators import EstimatorTeachers

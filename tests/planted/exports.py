@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from planted.bug import Caught, kind_bug
-from planted.states import quiet_folder
+from quiet_folder import quiet_folder
 from quorate.core.ledger import Ledger, export_entries
 from quorate.core.ledger._requests import answer_row, pack, request_row
 from quorate.core.ledger.chain import digest_rows

@@ -15,7 +15,7 @@ import numpy as np
 from sklearn.dummy import DummyClassifier
 
 from planted.bug import Caught, kind_bug, replaced
-from planted.states import quiet_folder
+from quiet_folder import quiet_folder
 from quorate.core.errors import InvalidInput
 from quorate.core.ledger import LedgerView
 from quorate.models.concepts import Thresholds

@@ -11,7 +11,7 @@ import numpy as np
 
 from planted.bug import Caught, kind_bug, replaced, replacement_bug
 from planted.neighbour_games import BALLOT, QUERIES, game_terms, game_units
-from planted.states import quiet_folder
+from quiet_folder import quiet_folder
 from quorate.core.arrays import Integers
 from quorate.core.errors import InvalidInput, LedgerRefused
 from quorate.core.ledger import Ledger

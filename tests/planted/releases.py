@@ -10,7 +10,7 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from planted.attacks import DELTA, EPSILON, judge_distance
 from planted.bug import AnnouncingLock, Caught, kind_bug, replaced, replacement_bug
-from planted.states import quiet_folder
+from quiet_folder import quiet_folder
 from quorate.core.errors import BudgetSpent, InvalidInput
 from quorate.core.mechanisms.noisy_vector import NoisyVector
 from quorate.core.privacy import Budget

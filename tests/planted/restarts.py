@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from planted.bug import Caught, PlantedBug, kind_bug, replaced
-from planted.states import quiet_folder
 from planted.thresholds import small_quorum
+from quiet_folder import quiet_folder
 from quorate.auditing.replay import entropy_tape
 from quorate.compute.ensemble import Ensemble
 from quorate.compute.ensemble.estimators import EstimatorTeachers

@@ -10,7 +10,7 @@ import numpy as np
 
 from planted.bug import Caught, PlantedBug, kind_bug
 from planted.cards import accepts_authorities, come_signed, own_cards
-from planted.states import quiet_folder
+from quiet_folder import quiet_folder
 from quorate.compute.ensemble import Ensemble
 from quorate.core.arrays import Integers
 from quorate.core.errors import InvalidInput, SiteRefused

@@ -5,11 +5,9 @@ The attacks are on states: a fork, a restart, two threads that spend at once, tw
 
 import math
 import os
-import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from planted.bug import Caught, PlantedBug, run_together, twin_bug
+from quiet_folder import quiet_folder
 from quorate.auditing._plays import SeededNoise
 from quorate.compute.ensemble import Ensemble
 from quorate.compute.ensemble.estimators import EstimatorTeachers
@@ -88,20 +87,6 @@ class ForgetsOnRestart(KeptInLedger):
 
     def started(self, folder: Path) -> Budget:
         return Budget(epsilon=self.epsilon, delta=0.0)  # the mistake
-
-
-@contextmanager
-def quiet_folder() -> Iterator[Path]:
-    """Give a folder that is removed, with all that a ledger leaves outside its own."""
-    before = os.environ.get("QUORATE_STATE")
-    with tempfile.TemporaryDirectory() as name:
-        os.environ["QUORATE_STATE"] = str(Path(name) / "state")
-        try:
-            yield Path(name)
-        finally:
-            os.environ.pop("QUORATE_STATE")
-            if before is not None:
-                os.environ["QUORATE_STATE"] = before
 
 
 def spend_after_restart(target: KeptInLedger) -> Caught:
