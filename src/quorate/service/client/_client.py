@@ -7,7 +7,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine
 from types import TracebackType
-from typing import Any, Self, TypedDict, Unpack
+from typing import Any, ClassVar, Self
 from urllib.parse import quote, urlsplit
 
 import httpx
@@ -19,17 +19,6 @@ from quorate.service.client._asking import Asking, Exchanged, Reply
 _CONNECT_SECONDS = 5.0
 _MAX_REPLY_BYTES = 2**28
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
-
-
-class ClientOptions(TypedDict, total=False):
-    """The options of both clients apart from the address, documented in `Client`."""
-
-    model: str | None
-    key: str | None
-    seconds: float
-    attempt_seconds: float
-    rows: int
-    insecure: bool
 
 
 def _check_address(url: str, key: str, *, insecure: bool) -> tuple[str, bool]:
@@ -49,6 +38,8 @@ def _check_address(url: str, key: str, *, insecure: bool) -> tuple[str, bool]:
 class _Calls(ABC):
     """The calls of both clients. A blocking client returns their results, the other one something to be awaited."""
 
+    _http_class: ClassVar[Any]  # of httpx
+
     def __init__(
         self,
         url: str,
@@ -59,6 +50,7 @@ class _Calls(ABC):
         attempt_seconds: float = 30.0,
         rows: int = 512,
         insecure: bool = False,
+        transport: httpx.BaseTransport | httpx.AsyncBaseTransport | None = None,
     ) -> None:
         key = os.environ.get("QUORATE_KEY", "") if key is None else key
         if key and not (key.isascii() and key.isprintable() and " " not in key):
@@ -74,7 +66,8 @@ class _Calls(ABC):
         # A compressed answer of a few bytes could fill the memory.
         headers = {"accept-encoding": "identity"} | ({"authorization": f"Bearer {key}"} if key else {})
         # A proxy of the environment would read the key, and cannot reach this machine's loopback anyway.
-        self._options: dict[str, Any] = {"base_url": self._url, "headers": headers, "trust_env": not on_loopback}
+        options = {"base_url": self._url, "headers": headers, "trust_env": not on_loopback}
+        self._http: Any = self._http_class(transport=transport, **options)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._url!r}, model={self._model!r})"
@@ -187,11 +180,7 @@ class Client(_Calls):
     quorate.core.errors.InvalidInput: the key would be readable on the way to triage.example.org: use https://, or ...
     """
 
-    def __init__(
-        self, url: str, *, transport: httpx.BaseTransport | None = None, **options: Unpack[ClientOptions]
-    ) -> None:
-        super().__init__(url, **options)
-        self._http = httpx.Client(transport=transport, **self._options)
+    _http_class = httpx.Client
 
     def close(self) -> None:
         """End the connections."""
@@ -239,11 +228,7 @@ class AsyncClient(_Calls):
     AsyncClient('https://triage.example.org', model='triage')
     """
 
-    def __init__(
-        self, url: str, *, transport: httpx.AsyncBaseTransport | None = None, **options: Unpack[ClientOptions]
-    ) -> None:
-        super().__init__(url, **options)
-        self._http = httpx.AsyncClient(transport=transport, **self._options)
+    _http_class = httpx.AsyncClient
 
     async def aclose(self) -> None:
         """End the connections."""
