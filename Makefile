@@ -9,7 +9,7 @@ TOOLS := build/tools
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else os.cpu_count() + 1)')
 TESTS := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: help demo docs linkcheck test suite processors lint bytecode types audit crash bench wheels release clean
+.PHONY: help demo docs linkcheck test suite attacks processors lint bytecode types audit crash bench wheels release clean
 
 help:  ## say what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/'
@@ -49,12 +49,15 @@ lint: $(READY)  ## style, types and layers
 types: $(READY) $(TOOLS)/.ready  ## the public API under pyright, and whether its types are complete
 	$(BIN)/python packaging/types_of_api.py $(TOOLS)/bin/basedpyright
 
-test: $(READY)  ## lint and the fast suite, under ten minutes on two cores
+test: $(READY)  ## lint and the fast suite, under ten minutes on two cores; `make attacks` has the rest of the gate
 	$(MAKE) --jobs=2 lint suite
 
 # The fast suite alone. Tests of servers wait at its beginning, which leaves a core to the types of `lint`.
 suite: bytecode
-	$(TESTS) -m 'not long and not crash'
+	$(TESTS) -m 'not long and not crash and not attack'
+
+attacks: $(READY)  ## games against claims, planted bugs, and one unit replaced in every predictor and container
+	$(TESTS) -m 'attack and not long and not crash' tests/auditing
 
 # The tests of what NumPy and BLAS compute, once more with the kernels of a processor without AVX-512 (tests/processors.py).
 # A few that take long and test something else are left out: all of it takes less than a minute on two cores.

@@ -39,6 +39,8 @@ from quorate.models.concepts import Thresholds
 from quorate.models.predictors import PrivateClassifier
 from quorate.release import QueryRelease
 
+pytestmark = pytest.mark.attack
+
 CONFIDENCE = 1 - 1e-9
 LONG_RUN = {"epsilon": 20.0, "delta": 1e-2, "teachers": 60, "no_quorums": 3}
 ON_VOTES = {  # those that answer with labels; the law of noisy shares is held in test_noisy_shares.py

@@ -14,6 +14,8 @@ from quorate.core.errors import InvalidInput
 from quorate.core.mechanisms import NoisySum, SoftMajority
 from quorate.core.privacy import Cost
 
+pytestmark = pytest.mark.attack
+
 CLASSIFIER = {"epsilon": 4.0, "teachers": 200, "queries": 40, "classes": [0, 1]}
 
 

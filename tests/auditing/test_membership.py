@@ -26,6 +26,8 @@ from quorate.core.errors import InvalidInput
 from quorate.models.predictors import PrivateClassifier
 from quorate.models.students import StudentClassifier
 
+pytestmark = pytest.mark.attack
+
 CLAIM = {"epsilon": 1.0, "delta": 1e-5}
 CONFIDENCE = 1 - 1e-9
 PUBLIC = np.random.default_rng(9).normal(size=(200, 8))

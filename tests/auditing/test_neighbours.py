@@ -26,6 +26,8 @@ from quorate.models.predictors import PrivateClassifier
 from quorate.models.saving import load, save
 from quorate.models.saving.codecs import arrays_from
 
+pytestmark = pytest.mark.attack
+
 QUICK = matrix_cells(quick=True)
 PAIRS = sorted({(cell.subject, cell.container) for cell in matrix_cells()})
 

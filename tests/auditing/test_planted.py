@@ -34,6 +34,8 @@ from quorate.core.mechanisms import NoisyMax, NoisySum, SoftMajority, StabilityT
 from quorate.core.privacy import Budget
 from quorate.core.requests import Asked, KeptAnswers
 
+pytestmark = pytest.mark.attack
+
 # Each way in which this field has gone wrong, as the audit's charter lists them, and the bug that stands for it.
 WAYS = {
     "sensitivity off by 2": "sensitivity_half",
