@@ -66,17 +66,16 @@ def test_the_noise_and_the_sampling_error_vary_as_it_says():
     covariance = (centred * shares[:, np.newaxis]).T @ centred
     assert _sampling_square(queries, rows) == pytest.approx((covariance**2).sum(), rel=1e-9)
     measured = measure(queries, survey(500, 1, sizes=(3, 2, 2)), 1.0, 0)
-    ends = np.cumsum([0, *(len(table) for table in measured.tables)])
+    parts, deviations = zip(*measured.noisy.values(), strict=True)
+    ends = np.cumsum([0, *map(len, parts)])
     noise = np.zeros((queries.count, queries.count))  # the covariance of the noise of all answers, unit by unit
     for place, unit in enumerate(np.eye(int(ends[-1]))):
-        tables = dict(
-            zip(measured.cliques, zip(np.split(unit, ends[1:-1]), measured.deviations, strict=True), strict=True)
-        )
+        tables = dict(zip(measured.noisy, zip(np.split(unit, ends[1:-1]), deviations, strict=True), strict=True))
         answers = (
             least_squares(queries, tables)[0]
             - least_squares(queries, {c: (0 * t, d) for c, (t, d) in tables.items()})[0]
         )
-        noise += np.outer(answers, answers) * measured.deviations[np.searchsorted(ends, place, side="right") - 1] ** 2
+        noise += np.outer(answers, answers) * deviations[np.searchsorted(ends, place, side="right") - 1] ** 2
     variance, widest, crossed = _law_of_squares(queries, measured, rows)
     assert variance == pytest.approx(2 * (noise**2).sum())
     assert widest == pytest.approx(np.linalg.eigvalsh(noise).max())

@@ -60,21 +60,12 @@ _MISPLACED = 0.5 * math.sqrt(2.0 / math.pi)  # half the mean of |z| for a standa
 class MeasuredMarginals:
     """Noisy marginals as shares of the records, and what follows from them. Nothing in it is private any more.
 
-    `tables[k]` is the marginal of the sorted columns `cliques[k]` with noise of standard deviation `deviations[k]`;
     `answers` are the least-squares answers of the workload with standard deviations `errors`, one a query.
     """
 
-    cliques: tuple[Clique, ...]
-    tables: tuple[Floats, ...]
-    deviations: tuple[float, ...]
+    noisy: NoisyTables
     answers: Floats
     errors: Floats
-
-    @property
-    def noisy(self) -> NoisyTables:
-        """What was measured, by columns."""
-        pairs = zip(self.tables, self.deviations, strict=True)
-        return dict(zip(self.cliques, pairs, strict=True))
 
 
 def marginal_measurement(
@@ -89,10 +80,8 @@ def marginal_measurement(
 
     def finish_tables(noisy: Any, scales: Any, records: int) -> Released:
         pairs = zip((part / records for part in noisy), (scale / records for scale in scales), strict=True)
-        parts = without_impossible(queries, dict(zip(cliques, pairs, strict=True)))
-        tables, deviations = zip(*parts.values(), strict=True)
-        answers, errors = least_squares(queries, parts)
-        return finish(MeasuredMarginals(cliques, tables, deviations, answers, errors), records)
+        tables = without_impossible(queries, dict(zip(cliques, pairs, strict=True)))
+        return finish(MeasuredMarginals(tables, *least_squares(queries, tables)), records)
 
     return Measurement(
         measured.squares, lambda private: private.tables(measured), finish_tables, shares, cliques=cliques

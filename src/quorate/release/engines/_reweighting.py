@@ -232,7 +232,7 @@ def reweight(queries: Marginals, measured: MeasuredMarginals, public: Rows, reco
         support = repaired_support
     evidence = weigh_evidence(queries, measured, support, _trust(records, amount))
     details = {"strength": evidence.strength, "repaired": float(repaired)}
-    weights = _fit(queries, measured, support, evidence.strength)
+    weights = _fit(measured, support, evidence.strength)
     answers = queries.answers(support.weighted(weights))
     errors = posterior_errors(answers, measured.errors, evidence.cautious, amount)
     mask = np.ones(len(errors)) if queries.mask is None else queries.mask.astype(np.float64)
@@ -272,15 +272,17 @@ def _without(queries: Marginals, measured: MeasuredMarginals, note: str, records
     return replace(released, details={**released.details, **details})
 
 
-def _fit(queries: Marginals, measured: MeasuredMarginals, support: Rows, strength: float) -> Floats:
+def _fit(measured: MeasuredMarginals, support: Rows, strength: float) -> Floats:
     """Return weights on the support that agree with what was measured, as near to the public ones as that allows."""
-    design = _design(queries.sizes, measured, support)
+    design = _design(measured, support)
     across = design.T.tocsr()
     return fit_entropy(
         lambda values: design @ values,
         lambda values: across @ values,
-        targets=np.concatenate(measured.tables),
-        precisions=np.repeat(1.0 / np.array(measured.deviations) ** 2, [table.size for table in measured.tables]),
+        targets=np.concatenate([table for table, _ in measured.noisy.values()]),
+        precisions=np.concatenate(
+            [np.full(len(table), deviation**-2.0) for table, deviation in measured.noisy.values()]
+        ),
         prior=support.weights,
         strength=strength,
     )
@@ -305,10 +307,10 @@ def _limit(count: int) -> float:
     return -float(ndtri(_STANDS_OUT / (2 * count)))
 
 
-def _design(sizes: tuple[int, ...], measured: MeasuredMarginals, support: Rows) -> sparse.csr_array:
+def _design(measured: MeasuredMarginals, support: Rows) -> sparse.csr_array:
     """Return the sparse matrix from weights on the support to the measured marginals."""
-    starts = np.cumsum([0, *(table.size for table in measured.tables)])
-    cells = [support.cell(clique) + start for clique, start in zip(measured.cliques, starts[:-1], strict=True)]
+    starts = np.cumsum([0, *(len(table) for table, _ in measured.noisy.values())])
+    cells = [support.cell(clique) + start for clique, start in zip(measured.noisy, starts[:-1], strict=True)]
     columns = np.tile(np.arange(support.records), len(cells))
     return sparse.csr_array(
         (np.ones(columns.size), (np.concatenate(cells), columns)), shape=(int(starts[-1]), support.records)
