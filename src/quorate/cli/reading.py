@@ -202,11 +202,6 @@ def check_label(schema: Schema) -> Label:
     return schema.label
 
 
-def classes_of_records(records: Any, label: str) -> list[str]:
-    """Return the labels that private records show. They are public from then on."""
-    return distinct_texts(records[label])
-
-
 def target_column(records: Any, name: str) -> Any:
     """Return a column of numbers to predict, each read by itself: a text that is no number is nan."""
     return read_numbers(open_columns(records, [name], source="the private records")[name])
@@ -279,7 +274,7 @@ def _declared_classes(tables: Tables, records: Any) -> list[str] | None:
         return None if tables.classes is None else split_list(tables.classes)
     if tables.classes is not None or tables.label is None:
         raise InvalidInput("--read-classes reads the labels of --label COLUMN; it takes no --classes")
-    return classes_of_records(records, tables.label)
+    return distinct_texts(records[tables.label])
 
 
 def check_column_names(records: Any, **options: Sequence[str | None]) -> None:

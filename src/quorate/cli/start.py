@@ -20,7 +20,7 @@ from rich.table import Table
 
 from quorate.cli.options import AsJson, split_list
 from quorate.cli.output import check_apart, check_new_folder
-from quorate.cli.reading import TableFile, check_column_names, classes_of_records
+from quorate.cli.reading import TableFile, check_column_names
 from quorate.cli.start_files import Job, write_start
 from quorate.core.checks import check_count, check_delta, check_positive, is_named_id
 from quorate.core.errors import InvalidInput
@@ -29,7 +29,7 @@ from quorate.tables import Schema, read_table
 from quorate.tables.infer import TooManyTexts
 from quorate.tables.learned import check_learnable
 from quorate.tables.persons import person_names
-from quorate.tables.values import raw_column
+from quorate.tables.values import distinct_texts, raw_column
 
 _MAX_CLASSES = 50
 _BAR_LETTERS = 40
@@ -154,7 +154,7 @@ def _answer(
         return parse(str(value))
     if not is_terminal:
         if default is None:
-            raise InvalidInput(f"{text} Answer with --{name} COLUMN")
+            raise InvalidInput(f"the column to predict must be named: --{name} COLUMN")
         return parse(default)
     while True:
         try:
@@ -233,7 +233,7 @@ def _count_features(public: Any, unused: Sequence[str], **declared: Any) -> tupl
 
 
 def _read_classes(records: Any, label: str) -> tuple[str, ...]:
-    classes = classes_of_records(records, label)
+    classes = distinct_texts(records[label])
     if not 2 <= len(classes) <= _MAX_CLASSES:
         raise InvalidInput(
             f"{label!r} is no label with 2 to {_MAX_CLASSES} values; for numbers see quorate fit linear --bounds"
