@@ -102,6 +102,7 @@ def test_a_reference_to_another_estimator_is_read_there():
         ("neighbours --bounds 0,1 --scores", "--bounds and --scores do not go together"),
         ("linear --bounds 0", "--bounds must be two numbers"),
         ("linear --cuts 2", "--cuts, --cross and --waves need a public table"),
+        ("linear --missing-texts ?", "--texts and --missing-texts need a public table"),
         ("subsample --spill .", "--spill needs --memory"),
     ],
 )

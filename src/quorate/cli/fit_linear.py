@@ -9,10 +9,11 @@ from quorate.cli.reading import Data
 from quorate.core.errors import InvalidInput
 from quorate.models.linear import PrivateLogisticRegression
 from quorate.models.linear.model import LEARNED
-from quorate.tables import Category, Date, Number, Schema
+from quorate.tables import Category, Date, Number, Schema, Text
 from quorate.tables.columns import feature_names, unscaled
 from quorate.tables.dates import moment_of
 from quorate.tables.features import AdditiveColumns
+from quorate.tables.reading import DEFAULT_READING
 
 if TYPE_CHECKING:
     from quorate.models.linear.curves import Curve
@@ -23,6 +24,8 @@ def linear_arguments(name: str, data: Data, settings: Mapping[str, Any], *, is_l
     if is_learned:
         if settings["cuts"] is not None or settings["cross"] or settings["waves"]:
             raise InvalidInput("--cuts, --cross and --waves need a public table (--public) or a schema (--schema)")
+        if data.schema.reading != DEFAULT_READING or Text() in data.schema.columns.values():
+            raise InvalidInput("--texts and --missing-texts need a public table (--public) or a schema (--schema)")
         return {"columns": LEARNED}
     columns = AdditiveColumns(declared=_declare_columns(data.schema) if data.public is None else None)
     if name == "search":
