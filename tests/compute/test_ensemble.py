@@ -228,7 +228,7 @@ def test_classifiers_in_two_threads_are_silent_and_leave_the_filters_alone():
     deal, _ = deal_units(*unit_numbers(200), teachers=20)
     ensembles = [fit_estimators(Chatty(), X, (X[:, 0] > 0).astype(int), deal, classes=2) for _ in range(2)]
     for ensemble in ensembles:
-        for model in filter(None, (model for model, _ in ensemble.electorate)):  # a chunk of one class has none
+        for model in filter(None, (model for model, _ in ensemble.fitted)):  # a chunk of one class has none
             model.predict = lambda X, model=model: [warnings.warn("mean", stacklevel=1), model.apply(X) % 2][1]
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
