@@ -218,21 +218,24 @@ def categories_from_public(name: str, values: Column, *, rare: int) -> Categorie
 
 def declared_block(name: str, declared: Any, *, cuts: int) -> Block:
     """Return the block of a declared column: (low, high), a longer list of cuts, or a list of categories."""
-    if isinstance(declared, Ramps) and declared.has_ends_alone:
-        between = partial(np.linspace, num=cuts + 1) if declared.date else partial(_cuts_between, cuts=cuts)
-        return replace(declared, cuts=tuple(between(*declared.cuts).tolist()), line=declared.line if cuts > 1 else None)
     if isinstance(declared, Ramps | Categories):
-        return declared
+        return _with_cuts(declared, cuts)
     values = list(declared) if isinstance(declared, Sequence | np.ndarray) and not isinstance(declared, str) else []
     if values and all(isinstance(value, str) for value in values):
         return Categories(name, tuple(dict.fromkeys(canonical_text(value) for value in values)))
     numbers = _finite_numbers(values)
     if numbers.size < 2:
         raise InvalidInput(f"declare column {name!r} as (low, high), as a list of cuts or as a list of categories")
-    line = (float(numbers[0]), float(numbers[-1]))
-    if numbers.size == 2:
-        numbers = _cuts_between(float(numbers[0]), float(numbers[1]), cuts=cuts)
-    return Ramps(name, tuple(numbers.tolist()), line=line if numbers.size > 2 else None)
+    ramps = Ramps(name, tuple(numbers.tolist()), line=(float(numbers[0]), float(numbers[-1])))
+    return _with_cuts(ramps, cuts)
+
+
+def _with_cuts(block: Block, cuts: int) -> Block:
+    """Return a block with so many cuts between its ends, if these are all that is declared."""
+    if not isinstance(block, Ramps) or not block.has_ends_alone:
+        return block
+    between = partial(np.linspace, num=cuts + 1) if block.date else partial(_cuts_between, cuts=cuts)
+    return replace(block, cuts=tuple(between(*block.cuts).tolist()), line=block.line if cuts > 1 else None)
 
 
 def _finite_numbers(values: list[Any]) -> Floats:
