@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from scipy import stats
 from sklearn.metrics import roc_auc_score
 
 from quorate import InvalidInput, StudentFirstClassifier, load, save
@@ -23,8 +24,8 @@ from quorate.core.requests import Request
 from quorate.models.linear import PrivateLinearRegression, PrivateLogisticRegression, PrivatePoissonRegression
 from quorate.models.linear import _engine as engine
 from quorate.models.linear._calibration import calibration
-from quorate.models.linear._factors import correlate_rows, moment_fraction
-from quorate.models.linear._families import Bernoulli, Gaussian, Poisson
+from quorate.models.linear._factors import _shrink_correlations, draw_rows, moment_fraction
+from quorate.models.linear._families import USUAL_MISS, Bernoulli, Gaussian, Poisson
 from quorate.models.linear._geometry import Belief, Measurement, choose_measurement, directions_for, update
 from quorate.models.linear._sample import Shares, shift
 from quorate.models.linear._sums import (
@@ -165,14 +166,37 @@ def test_the_sensitivity_of_a_second_moment_is_that_of_all_short_rows_of_whole_n
     assert farthest == 2 * 5**2 * 3**4 == MOMENT_SQUARED_SENSITIVITY * 3**4 // MOMENT_GRID**4
 
 
-def test_made_rows_share_what_private_rows_share():
+def uniform_columns(columns, cuts=10):
+    """Columns of numbers between 0 and 1, and the shares of the cuts of even ones."""
+    blocks = AdditiveColumns(declared=[list(np.linspace(0, 1, cuts + 1))] * columns).fit(None)
+    shares = Shares(blocks.atoms())
+    even = shares.of(exact_features(blocks.transform(np.linspace(0, 1, 10_001)[:, None] * np.ones(columns))))
+    return blocks, shares, even.mean(axis=0)
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.5, 0.95])
+def test_made_numbers_go_together_as_private_ones_do(correlation):
     generator = np.random.default_rng(0)
-    table = np.clip(0.5 + 0.2 * generator.normal(size=(20_000, 1)) + 0.02 * generator.normal(size=(20_000, 6)), 0, 1)
-    made = generator.permuted(table[:5000], axis=0)
-    noisy = NoisyVectors(Budget(epsilon=1.0, delta=1e-6, slack=0.0), entries=100)
-    moved = correlate_rows(made, [1] * 6, sums(table), noisy, 0.1)
-    assert np.corrcoef(moved.T).min() > 0.8 > np.abs(np.corrcoef(made.T) - np.eye(6)).max() + 0.7
-    assert np.allclose(moved.mean(axis=0), made.mean(axis=0))
+    normal = np.sqrt(correlation) * generator.normal(size=(20_000, 1)) + np.sqrt(1 - correlation) * generator.normal(
+        size=(20_000, 6)
+    )
+    blocks, shares, even = uniform_columns(6)
+    features = blocks.transform(stats.norm.cdf(normal))
+    private = PrivateSums(lambda rows: features[rows], np.zeros((20_000, 1)), np.arange(20_000), 20_000)
+    made = draw_rows(shares, even, 1e-3, private, noise(), fraction=0.1)
+    lines = [place for place, name in enumerate(blocks.get_feature_names_out()) if " from " not in name]
+    wanted, found = (np.corrcoef(rows[:, lines].T)[np.triu_indices(6, 1)] for rows in (features, made))
+    assert np.abs(found - wanted).max() < 0.08
+    assert np.abs(np.cov(made.T) - np.cov(features.T)).max() < 0.03  # of the pieces of their curves too
+    assert np.allclose(made.mean(axis=0), features.mean(axis=0), atol=0.03)
+
+
+def test_a_second_moment_of_noise_leaves_columns_independent():
+    draws = np.random.default_rng(0).normal(size=(8, 8))
+    noise_alone = np.eye(8) + 0.1 * (draws + draws.T)
+    assert np.abs(_shrink_correlations(noise_alone, 0.9) - np.eye(8)).max() < 0.01
+    shared = np.full((8, 8), 0.9) + 0.1 * np.eye(8)
+    assert np.abs(_shrink_correlations(shared + 0.02 * (draws + draws.T), 0.25) - shared).max() < 0.05
 
 
 def test_a_second_moment_is_bought_where_it_shows_something():
@@ -203,13 +227,28 @@ def test_correlated_columns_do_not_make_a_fit_diverge():
     y = shared[:, 0] + 0.5 * generator.normal(size=12_000)
     columns = AdditiveColumns(declared=[(-4, 4)] * 8)
     model = PrivateLinearRegression(bounds=(-6, 6), columns=columns).fit(X[:8000], y[:8000])
-    # Of 30 fits the median was 0.55 and the worst the constant, -0.001; without a second moment it was -4 and less.
-    assert model.score(X[8000:], y[8000:]) > -0.2
+    assert model.score(X[8000:], y[8000:]) > 0.6  # and -4 or less where columns are taken to be independent
 
 
+@pytest.mark.usefixtures("taped")
 def test_overdispersed_counts_have_a_wider_spread():
-    assert Poisson(10.0).with_miss(0.4).spread == pytest.approx(2.005, abs=0.01)
-    assert Gaussian(0.1).with_miss(0.19947).spread == pytest.approx(0.1, rel=1e-3)
+    generator = np.random.default_rng(0)
+    X = generator.uniform(size=(20_000, 2))
+    counts = generator.poisson(np.exp(2 * X[:, 0]) * generator.gamma(0.5, 2, size=20_000))
+    columns = AdditiveColumns(declared=[(0, 1)] * 2)
+    model = PrivatePoissonRegression(columns=columns, largest=60).fit(X, counts)
+    busy, quiet = model.predict([[0.9, 0.5], [0.1, 0.5]])
+    assert 4.5 < busy < 8
+    assert 0.8 < quiet < 1.8
+
+
+def test_the_spread_of_residuals_follows_what_is_measured_as_far_as_noise_allows():
+    run = object.__new__(engine._Run)
+    run.family, run.spread_doubt = Gaussian(1.0), 1.0
+    run._learn_spread(2 * USUAL_MISS, 0.001)
+    assert run.family.spread == pytest.approx(2.0, rel=0.01)
+    run._learn_spread(0.5 * USUAL_MISS, 10.0)
+    assert run.family.spread == pytest.approx(2.0, rel=0.01)
 
 
 def gradient_plan(width, directions, seed=0):
@@ -641,7 +680,7 @@ def test_made_rows_have_the_means_that_were_released():
     means = np.array([0.7, 0.2, 0.1, 0.3])
     measured = shares.of(means[None])[0]
     assert np.allclose(shares.means(measured, 1e-4)[0], means)
-    rows = shares.rows(measured, 1e-4)
+    rows = draw_rows(shares, measured, 1e-4, sums(np.zeros((1, 4))), noise(), fraction=0.0)
     assert np.allclose(rows.mean(axis=0), means, atol=0.03)
     assert set(rows[:, :3].sum(axis=1)) == {1.0}
 
@@ -676,7 +715,7 @@ def test_shares_are_within_their_radius_whatever_a_row_holds_and_say_what_the_co
 def test_a_value_that_the_noise_would_hide_is_hardly_made():
     shares = Shares([np.eye(20)])
     seen = np.concatenate([[0.93], np.full(7, 0.01), np.zeros(12)]) - 1 / 20
-    made = shares.rows(seen + 0.01 * np.tile([1, -1], 10), 0.01).mean(axis=0)
+    [(_, made)] = shares.chances(seen + 0.01 * np.tile([1, -1], 10), 0.01)
     assert made[0] > 0.9
     assert made[8:].sum() < 0.05  # of which 0.06 were seen
 
@@ -744,7 +783,7 @@ def test_wrong_public_rows_cost_little_where_bounds_are_declared():
         with entropy_tape(1):
             model = PrivateLogisticRegression(epsilon=4.0, columns=columns, classes=[0, 1]).fit(X, y, public=public)
         reached.append(roc_auc_score(labels, model.decision_function(rest)))
-    assert min(reached[1:]) > reached[0] - 0.005
+    assert min(reached[1:]) > reached[0] - 0.01
 
 
 @pytest.mark.usefixtures("taped")
@@ -783,14 +822,17 @@ def test_columns_that_go_together_are_no_harm_where_no_public_row_says_so():
     assert auc[1] > auc[0] - 0.02
 
 
-@pytest.mark.usefixtures("taped")
 def test_long_tails_are_seen_where_only_their_ends_are_declared():
     """Even cuts of such ends, and the means of ramps, once left an AUC of 0.734; with public rows there is 0.77."""
     X, y = nested_table(30_000, 0)
     rest, labels = nested_table(10_000, 1)
     columns = AdditiveColumns(declared=[(-1, 5000), (0, 100), (0, 1), (0, 1), (0, 50_000), (0, 1_000_000)])
-    model = PrivateLogisticRegression(classes=[0, 1], columns=columns).fit(X, y)
-    assert roc_auc_score(labels, model.decision_function(rest)) > 0.757
+    reached = []
+    for seed in range(1, 4):  # one fit in ten falls behind: of 11, ten were between 0.763 and 0.765, and one at 0.751
+        with entropy_tape(seed):
+            model = PrivateLogisticRegression(classes=[0, 1], columns=columns).fit(X, y)
+        reached.append(roc_auc_score(labels, model.decision_function(rest)))
+    assert np.median(reached) > 0.757
 
 
 @pytest.mark.usefixtures("taped")

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from quorate.core.arrays import Floats
 from quorate.core.mechanisms import NoisyVectors
 from quorate.models.linear._calibration import CALIBRATION_ENTRIES, calibration
-from quorate.models.linear._factors import correlate_rows, moment_entries, moment_fraction
-from quorate.models.linear._families import MEAN_DISTANCE, Bernoulli, Family, Gaussian
+from quorate.models.linear._factors import draw_rows, moment_entries, moment_fraction
+from quorate.models.linear._families import MEAN_DISTANCE, USUAL_MISS, Bernoulli, Family, Gaussian
 from quorate.models.linear._geometry import Belief, Measurement, choose_measurement, evidence, update
 from quorate.models.linear._sample import Around, Shares, shift
 from quorate.models.linear._sums import PrivateSums
@@ -25,6 +25,8 @@ _TARGETS_BUDGET_FRACTION = 0.02  # for the means of the targets alone, where tho
 _SPREAD_BUDGET_FRACTION = 0.02  # for the mean distance of the targets from their mean
 _MOST_PAIRS_FOR_DELTA = 1e12  # entries of a second moment for a delta of 1
 _MISS_WEIGHT = 0.3  # of the length of a gradient: how much of a release tells how far targets are from their means
+_SPREAD_DRIFT = 0.2  # by how much, relatively, a step may change the spread of residuals
+_MOST_SPREAD_CHANGE = 3.0  # in one step
 _TARGET_WEIGHT = 0.5  # of the length of columns: how much of the first release tells the means of the targets
 _AS_EXACT = 0.6  # of the noise of means that are measured now: above it, means of an earlier release are not used
 _PUBLIC_STEPS = (0.1, 0.2, 0.3, 0.4)  # parts of the rest, where public rows give the geometry
@@ -32,8 +34,8 @@ _PUBLIC_ERROR = (
     0.25  # of what is measured, that it may be wrong by: rows with the right means need not be the right ones
 )
 _MADE_STEPS = (1 / 6,) * 6  # where made rows do, and each step mends what the geometry of the one before got wrong
-_MADE_ERROR = 0.5  # of what is measured, that a geometry of made rows may be wrong by, if scores are calibrated later
-_UNCALIBRATED_ERROR = 1.0  # the same where no calibration follows
+_MADE_ERROR = 0.5  # of what is measured, that a geometry of made rows may be wrong by, if residuals have a known law
+_UNSURE_ERROR = 0.3  # the same where their spread is measured, and the variances of the weights at every step
 _CALIBRATION = 0.08  # of what the steps take, for a calibration of scores that were found by made rows
 _COMPARISON = 0.03  # of what the steps take, for the comparison with the constant
 _LARGEST_SHIFT = 0.25  # in standard deviations, up to which public rows stand for private ones
@@ -41,7 +43,7 @@ _MOST_FAR = 0.1  # of private rows, beyond where nearly all public rows are
 _SIGNIFICANT = 4.0  # standard deviations of the noise
 _MOST_CURVATURE = 20.0  # more than that of the sample, that one gradient can show
 _INTERCEPT = 9.0  # variance
-_ROUNDS_OF_EVIDENCE = 5
+_ROUNDS_OF_EVIDENCE, _MORE_ROUNDS = 5, 2
 _JOINT = 0.7  # the clipping threshold of several outputs together, of what each of them at its own would make
 
 
@@ -79,7 +81,7 @@ def entries_of(problem: Problem, delta: float = 1.0) -> int:
 
     A second moment is among them where its many entries take a small part of `delta`.
     """
-    pairs = moment_entries(_width_of(problem))
+    pairs = moment_entries(len(problem.atoms))
     return _entries_without_pairs(problem) + (pairs if pairs <= _MOST_PAIRS_FOR_DELTA * delta else 0)
 
 
@@ -95,11 +97,12 @@ def _width_of(problem: Problem) -> int:
 def fit(problem: Problem, private: PrivateSums, public: Floats | None, noisy: NoisyVectors) -> Fitted:
     """Return the fitted weights. Everything that `noisy` can pay for is released."""
     means, moved, usable = _compare_public(problem, private, public, noisy)
-    made_error = _MADE_ERROR if isinstance(means.family, Bernoulli) else _UNCALIBRATED_ERROR
+    is_logistic = isinstance(means.family, Bernoulli)
+    made_error = _MADE_ERROR if is_logistic else _UNSURE_ERROR
     steps, error = (_PUBLIC_STEPS, _PUBLIC_ERROR) if usable else (_MADE_STEPS, made_error)
-    points = means.points if usable else _correlate(problem, means.points, private, noisy)
-    run = _Run(problem, private, noisy, family=means.family, points=points)
-    calibrated = not usable and problem.outputs == 1 and isinstance(means.family, Bernoulli)
+    points = public if usable and public is not None else _made_rows(problem, means, private, noisy)
+    run = _Run(problem, private, noisy, means=means, points=points, relearn=not usable and not is_logistic)
+    calibrated = not usable and problem.outputs == 1 and is_logistic
     later = (_CALIBRATION * calibrated, _COMPARISON)
     beliefs = run.steps(means.intercepts, (*steps, sum(later)), error, len(steps))
     weights = np.array([belief.weights for belief in beliefs])
@@ -134,19 +137,18 @@ def _compare_public(
     return means, shift(public, means.columns, means.deviations), False
 
 
-def _correlate(problem: Problem, points: Floats, private: PrivateSums, noisy: NoisyVectors) -> Floats:
-    """Return made rows with what columns share, where a second moment can show it."""
-    fraction = moment_fraction(private, noisy, points.shape[1]) if _has_room(problem, noisy) else 0.0
-    if not fraction:
-        return points
-    return correlate_rows(points, [values.shape[1] for values in problem.atoms], private, noisy, fraction)
+def _made_rows(problem: Problem, means: "_Means", private: PrivateSums, noisy: NoisyVectors) -> Floats:
+    """Return made rows, with what columns share where a second moment can show it."""
+    shares = Shares(problem.atoms)
+    fraction = moment_fraction(private, noisy, shares.numbers) if _has_room(problem, noisy, shares.numbers) else 0.0
+    return draw_rows(shares, means.shares, means.noise, private, noisy, fraction=fraction)
 
 
-def _has_room(problem: Problem, noisy: NoisyVectors) -> bool:
+def _has_room(problem: Problem, noisy: NoisyVectors, scores: int) -> bool:
     """Return whether enough entries are left for a second moment beside the releases that follow it."""
     width = 1 + _width_of(problem)
     following = (len(_MADE_STEPS) + 1) * problem.outputs * (width + 3) + CALIBRATION_ENTRIES
-    return noisy.entries >= following + moment_entries(_width_of(problem))
+    return noisy.entries >= following + moment_entries(scores)
 
 
 def _is_better(weights: Floats, means: "_Means", private: PrivateSums, noisy: NoisyVectors) -> bool:
@@ -173,15 +175,16 @@ def _with_ones(rows: Floats) -> Floats:
 class _Means:
     """What the first release says: means of the columns, how far they may be off, how many rows lie beyond, targets.
 
-    `points` are the rows that stand for the private ones: public rows, or made ones.
+    `shares` are those of the blocks, less their middles, where there are no public rows.
     """
 
     columns: Floats
     deviations: Floats
     far: float
     noise: float
-    points: Floats
+    shares: Floats
     family: Family
+    spread_doubt: float  # the relative variance of the residuals' spread
     intercepts: list[float]
 
 
@@ -214,18 +217,19 @@ def _measure_means(problem: Problem, private: PrivateSums, public: Floats | None
         vectors, entries=width + problem.outputs, radius=radius, noisy=noisy, fraction=fraction
     )
     seen, offs = mean[:width], mean[width:] / weight
-    family = problem.family
+    family, doubt = problem.family, 1.0
     if isinstance(family, Gaussian):
-        family = Gaussian(_measure_spread(private, problem.start + float(offs[0]), noisy))
+        spread, doubt = _measure_spread(private, problem.start + float(offs[0]), noisy)
+        family = Gaussian(spread)
     intercepts = [family.link(problem.start + float(off)) for off in offs]
     if known is not None:
         seen, noise = known  # released with the schema: post-processing
     columns, deviations, far = around.means(seen, noise)
-    return _Means(columns, deviations, far, noise, around.rows(seen, noise), family, intercepts)
+    return _Means(columns, deviations, far, noise, seen, family, doubt, intercepts)
 
 
-def _measure_spread(private: PrivateSums, middle: float, noisy: NoisyVectors) -> float:
-    """Return the standard deviation of normal targets that lie as far from the middle, on average, as these do."""
+def _measure_spread(private: PrivateSums, middle: float, noisy: NoisyVectors) -> tuple[float, float]:
+    """Return the standard deviation of normal targets as far from the middle, on average, and its relative variance."""
     middle = min(max(middle, 0.0), 1.0)
     mean, noise = private.release(
         lambda _, targets: np.abs(targets - middle),
@@ -234,23 +238,35 @@ def _measure_spread(private: PrivateSums, middle: float, noisy: NoisyVectors) ->
         noisy=noisy,
         fraction=_SPREAD_BUDGET_FRACTION,
     )
-    return float(max(mean[0], noise)) / MEAN_DISTANCE
+    distance = float(max(mean[0], noise))
+    return distance / MEAN_DISTANCE, (noise / distance) ** 2
 
 
 class _Run:
     """The steps of one fit. What it knows is released, public or made of these."""
 
     def __init__(
-        self, problem: Problem, private: PrivateSums, noisy: NoisyVectors, *, family: Family, points: Floats
+        self,
+        problem: Problem,
+        private: PrivateSums,
+        noisy: NoisyVectors,
+        *,
+        means: "_Means",
+        points: Floats,
+        relearn: bool,
     ) -> None:
+        family = means.family
+        self.relearn = relearn  # the variances of the weights after every step, and not after the first alone
         self.problem, self.private, self.noisy, self.family = problem, private, noisy, family
         self.centre = exact_features(points.mean(axis=0))
         self.sample = _with_ones(points - self.centre)
         self.miss_weight = 0.0 if isinstance(family, Bernoulli) else _MISS_WEIGHT  # whose law needs no measuring
+        self.spread_doubt = means.spread_doubt
         self.directions: list[int] = []
 
     def steps(self, intercepts: Sequence[float], shares: Sequence[float], error: float, number: int) -> list[Belief]:
         """Return the belief about each output after so many steps; shares beyond them are left for later."""
+        variances = [self._usual() for _ in intercepts]
         beliefs = [Belief.before(intercept, self._usual()) for intercept in intercepts]
         earlier = [belief.weights for belief in beliefs]
         history: list[list[tuple[Floats, Measurement]]] = [[] for _ in intercepts]
@@ -264,13 +280,22 @@ class _Run:
             earlier = [belief.weights for belief in beliefs]
             for output, measurement in enumerate(zip(gradients, plans, strict=True)):
                 history[output].append(measurement)
-                if index and error:
+                if index and not self.relearn:
                     beliefs[output] = self._learn(beliefs[output], history[output][-1:])
-                else:
-                    beliefs[output] = self._with_evidence(intercepts[output], history[output])
+                    continue
+                learned = self._with_evidence(intercepts[output], variances[output], history[output])
+                beliefs[output], variances[output] = learned
             if self.miss_weight:
-                self.family = self.family.with_miss(miss)
+                self._learn_spread(*miss)
         return beliefs
+
+    def _learn_spread(self, miss: float, noise: float) -> None:
+        """Move the spread of residuals towards the one that was measured, the more the less is known of it."""
+        doubt = self.spread_doubt + _SPREAD_DRIFT**2
+        gain = doubt / (doubt + (noise / USUAL_MISS) ** 2)
+        factor = 1 + gain * (miss / USUAL_MISS - 1)
+        self.family = self.family.with_spread(min(max(factor, 1 / _MOST_SPREAD_CHANGE), _MOST_SPREAD_CHANGE))
+        self.spread_doubt = (1 - gain) * doubt
 
     def _plans(self, beliefs: Sequence[Belief], fraction: float, error: float) -> list[Measurement]:
         """Return what is to be measured of each output."""
@@ -282,8 +307,10 @@ class _Run:
             for belief in beliefs
         ]
 
-    def _measure(self, plans: Sequence[Measurement], fraction: float) -> tuple[list[Floats], list[float], float]:
-        """Return mean clipped gradients of the outputs, their noise, and the mean miss of all: one release."""
+    def _measure(
+        self, plans: Sequence[Measurement], fraction: float
+    ) -> tuple[list[Floats], list[float], tuple[float, float]]:
+        """Return mean clipped gradients of the outputs, their noise, and the mean miss of all with its noise."""
         sizes = [plan.directions.shape[1] for plan in plans]
         units = [plan.radius if len(plans) > 1 else 1.0 for plan in plans]  # several outputs share one length
         radius = self.radius if len(plans) > 1 else plans[0].radius
@@ -308,7 +335,8 @@ class _Run:
         )
         *means, miss = np.split(total, np.cumsum(sizes))
         gradients = [mean * unit for mean, unit in zip(means, units, strict=True)]
-        return gradients, [noise * unit for unit in units], max(float(miss[0]), noise) / weight if weight else 0.0
+        spread = (float(miss[0]) / weight, noise / weight) if weight else (0.0, 0.0)
+        return gradients, [noise * unit for unit in units], spread
 
     def _shorten_step(
         self, earlier: Floats, belief: Belief, gradient: Floats, noise: float, plan: Measurement
@@ -325,7 +353,8 @@ class _Run:
         foreseen = along.T @ (slope * moved) / len(along)
         square = float(foreseen @ foreseen)
         back = (along.T @ value / len(along) - gradient) @ foreseen
-        if back <= _SIGNIFICANT * noise * np.sqrt(square):
+        sampled = np.mean((along @ foreseen) ** 2 * self.family.square(eta, t)) / self.private.units
+        if back <= _SIGNIFICANT * np.sqrt(noise**2 * square + sampled):
             return belief
         factor = 1 + min(float(back) / square, _MOST_CURVATURE)
         shared = moved @ self.sample / (moved @ moved)
@@ -338,13 +367,17 @@ class _Run:
             belief = update(belief, measured, plan, self.sample, self.family)
         return belief
 
-    def _with_evidence(self, intercept: float, seen: Sequence[tuple[Floats, Measurement]]) -> Belief:
-        """Return the belief after all measurements, with the variances of the blocks that they make most probable."""
-        variances = self._usual()
-        for _ in range(_ROUNDS_OF_EVIDENCE):
+    def _with_evidence(
+        self, intercept: float, variances: Floats, seen: Sequence[tuple[Floats, Measurement]]
+    ) -> tuple[Belief, Floats]:
+        """Return the belief after all measurements, and the variances of the blocks that they make most probable.
+
+        Few rounds are enough where `variances` are those after the measurements before.
+        """
+        for _ in range(_ROUNDS_OF_EVIDENCE if len(seen) == 1 else _MORE_ROUNDS):
             learned = self._learn(Belief.before(intercept, variances), seen)
             variances = evidence(learned, variances, self.problem.together, self.problem.variance)
-        return self._learn(Belief.before(intercept, variances), seen)
+        return self._learn(Belief.before(intercept, variances), seen), variances
 
     def _usual(self) -> Floats:
         """Return the variance of each weight before anything is measured."""

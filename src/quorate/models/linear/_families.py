@@ -14,6 +14,7 @@ from quorate.core.arrays import Floats
 
 _MOST_DEVIATIONS = 4.0  # of a residual that count in how far targets are from their means
 MEAN_DISTANCE = float(np.sqrt(2 / np.pi))  # of a standard normal number from 0
+USUAL_MISS = MEAN_DISTANCE / _MOST_DEVIATIONS  # of normal residuals with the right spread, on average
 _FARTHEST = 30.0  # a linear predictor beyond this is taken as this: exp stays finite
 
 
@@ -47,8 +48,8 @@ class Family(Protocol):
     def miss(self, targets: Floats, at: Floats) -> Floats:
         """Return how far each target is from its mean, in [0, 1]: less is better."""
 
-    def with_miss(self, miss: float) -> "Family":
-        """Return the family whose residuals miss by so much on average."""
+    def with_spread(self, factor: float) -> "Family":
+        """Return the family whose residuals have a spread that is larger by this factor."""
 
 
 class Bernoulli:
@@ -89,7 +90,7 @@ class Bernoulli:
         """Return the squared residual, as Brier's score has it."""
         return np.asarray((targets - self.mean(at)) ** 2)
 
-    def with_miss(self, miss: float) -> "Bernoulli":
+    def with_spread(self, factor: float) -> "Bernoulli":
         """Return the family itself: the law of its residuals is known."""
         return self
 
@@ -138,10 +139,10 @@ class _Normal(ABC):
             np.minimum(np.abs(targets - self.mean(at)) / self._spread(at), _MOST_DEVIATIONS) / _MOST_DEVIATIONS
         )
 
-    def with_miss(self, miss: float) -> Self:
-        """Return the family of normal residuals that are as far from 0, on average: long tails count for little."""
+    def with_spread(self, factor: float) -> Self:
+        """Return the family whose residuals have a spread that is larger by this factor."""
         changed = copy(self)
-        changed.spread = self.spread * miss * _MOST_DEVIATIONS / MEAN_DISTANCE
+        changed.spread = self.spread * factor
         return changed
 
 

@@ -1,12 +1,13 @@
 """Points that stand for the private rows where the geometry is chosen: public rows, or rows made of released means.
 
-Made rows have independent columns, each drawn from the values that the column may take, weighted so that their means
-are those released. They know nothing of how columns go together; more and smaller steps make up for that. How good they
-are depends on the noise of the means more than on anything else, so that these are measured as `Shares`.
+Each column of a made row has one of the values that it may take, so that the means are those released. How columns
+of numbers go together is measured apart (`_factors.py`). Of all others nothing is known; more and smaller steps make
+up for that. How good made rows are depends on the noise of the means, so that these are measured as `Shares`.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,6 @@ from quorate.core.arrays import Floats
 from quorate.models.linear.exact import exact_weights, lengths
 
 _USUAL = 0.98  # of public rows, that are not clipped
-_MADE = 5000  # rows
 _MOST_UNSURE = 0.3  # of a made column, drawn from what it may be and not from what was released
 _UNSURE = 0.25  # of the noise, that a value may be there though nothing was seen of it
 _HIDDEN = 2.0  # standard deviations of the noise, at which half of a share is believed
@@ -57,10 +57,6 @@ class Around:
     def measured(self, shares: Floats, noise: float) -> tuple[Floats, float] | None:
         """Return None: shares of blocks say nothing of distances from public rows."""
 
-    def rows(self, measured: Floats, noise: float) -> Floats:
-        """Return the public rows."""
-        return self._public
-
 
 class Shares:
     """What is measured of rows of which nothing is known but what each block of columns may be.
@@ -72,7 +68,7 @@ class Shares:
     """
 
     def __init__(self, atoms: Sequence[Floats]) -> None:
-        self._blocks = [_Block.of(values) for values in atoms]
+        self._blocks = [Block.of(values) for values in atoms]
         self._turn = exact_weights(block_diag(*(block.turn for block in self._blocks)))
         self._middle = np.concatenate([block.middle for block in self._blocks])
         self._centre = self._middle - np.concatenate([block.start for block in self._blocks])
@@ -95,21 +91,32 @@ class Shares:
         """Return the means of the columns, the standard deviation of their noise, and that no row lies beyond."""
         return (measured + self._middle) @ self._back, noise * np.sqrt((self._back**2).sum(axis=0)), 0.0
 
-    def rows(self, measured: Floats, noise: float) -> Floats:
-        """Return rows with independent blocks, whose mean shares are as near to those measured as the noise allows."""
-        generator = np.random.default_rng(0)  # it hides nothing: proof, step 4
-        made = []
-        for block, part in zip(self._blocks, self._parts(measured), strict=True):
-            chance = block.chances(part, noise)
-            made.append(block.values[generator.choice(len(chance), size=_MADE, p=chance)])
-        return np.hstack(made)
+    @property
+    def numbers(self) -> int:
+        """How many blocks are columns of numbers."""
+        return sum(block.is_number for block in self._blocks)
+
+    @property
+    def width(self) -> int:
+        """How many columns all blocks have."""
+        return len(self._turn)
+
+    def columns(self, index: int) -> slice:
+        """Return which columns are those of a block."""
+        ends = np.cumsum([0, *(block.values.shape[1] for block in self._blocks)])
+        return slice(int(ends[index]), int(ends[index + 1]))
+
+    def chances(self, measured: Floats, noise: float) -> list[tuple["Block", Floats]]:
+        """Return each block with the chances of its values: mean shares as near to those measured as noise allows."""
+        parts = self._parts(measured)
+        return [(block, block.chances(part, noise)) for block, part in zip(self._blocks, parts, strict=True)]
 
     def _parts(self, measured: Floats) -> list[Floats]:
         return np.split(measured, np.cumsum([len(block.middle) for block in self._blocks])[:-1])
 
 
 @dataclass(frozen=True)
-class _Block:
+class Block:
     """Columns that are drawn together: the values they may have, and what is measured of them."""
 
     values: Floats
@@ -119,9 +126,15 @@ class _Block:
     middle: Floats
     radius: float  # how far from the middle shares may be
     simplex: bool
+    order: Literal["none", "all", "all but the last"] = "none"  # of values, from the lowest; the last may be missing
+
+    @property
+    def is_number(self) -> bool:
+        """Whether the values are those of a column of numbers."""
+        return self.order != "none"
 
     @classmethod
-    def of(cls, values: Floats) -> "_Block":
+    def of(cls, values: Floats) -> "Block":
         """Return the block of these values: by shares where the corners are those of a simplex, or else as it is."""
         corners = values[~_halfway(values)]
         number, width = corners.shape
@@ -129,7 +142,8 @@ class _Block:
         around = not corners.min(axis=0).any() and bool((corners.max(axis=0) == 1).all())  # all that the columns may be
         if around and np.linalg.matrix_rank(beside_ones) == number:
             turn, middle = np.linalg.pinv(beside_ones), np.full(number, 1 / number)
-            return cls(values, corners, turn[:-1], turn[-1], middle, float(np.sqrt(1 - 1 / number)), simplex=True)
+            radius, order = float(np.sqrt(1 - 1 / number)), _order_of(corners)
+            return cls(values, corners, turn[:-1], turn[-1], middle, radius, True, order)
         middles = ((values.min(axis=0) + values.max(axis=0)) / 2, values.mean(axis=0))
         far = [float(np.linalg.norm(values - middle, axis=1).max()) for middle in middles]
         nearest = int(far[1] < _NEARER * far[0])  # Where both are equally far, the last bits must not choose.
@@ -146,6 +160,14 @@ class _Block:
         chances = _tilted(self.values @ self.turn + self.start, even, seen, ridge)
         unsure = min(_MOST_UNSURE, _UNSURE * noise * len(even))  # a rare value may be there though the noise hides it
         return (1 - unsure) * chances + unsure * even
+
+
+def _order_of(corners: Floats) -> Literal["none", "all", "all but the last"]:
+    """Return whether corners are those of a number, whose columns rise; the last one may say that it is missing."""
+    if len(corners) == 2 or (np.diff(corners, axis=0) >= 0).all():
+        return "all"
+    rise = len(corners) > 2 and not corners[-1, :-1].any() and not corners[:-1, -1].any()
+    return "all but the last" if rise and (np.diff(corners[:-1], axis=0) >= 0).all() else "none"
 
 
 def _halfway(values: Floats) -> NDArray[np.bool_]:
