@@ -17,7 +17,7 @@ import pytest
 
 from forked import run_forked
 from quorate import InvalidInput, load, save
-from quorate.core.ledger.place import LEDGER_FILES
+from quorate.core.ledger import LEDGER_FILES
 from quorate.core.requests import Request
 from quorate.models.saving import PrivateFolder, PublishedFolder, SavedModel, class_of, open_folder, whole_spending
 from quorate.models.saving.contract import Inputs, Outputs, find_class

@@ -392,7 +392,7 @@ def test_an_interrupted_move_goes_on(tmp_path, postgres_url, monkeypatch):
             if broken == "begin":
                 patch.setattr(Ledger, "begin", lambda *_, **__: (_ for _ in ()).throw(Refused))
             else:
-                patch.setattr("quorate.core.ledger.place.write_whole", lambda *_: (_ for _ in ()).throw(Refused))
+                patch.setattr("quorate.core.ledger._moving.write_whole", lambda *_: (_ for _ in ()).throw(Refused))
             with pytest.raises(Refused):
                 move(tmp_path, postgres_url, fingerprint="m")
     assert left_in(move(tmp_path, postgres_url, fingerprint="m")) == 63

@@ -30,7 +30,7 @@ from quorate.service._worker import open_models
 from service_client import call, features, running
 
 PACKAGE = str(Path(quorate.__file__).parent)
-REQUEST, PREDICT = 32, 50  # modules visited, at most
+REQUEST, PREDICT = 32, 49  # modules visited, at most
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "architecture.md").read_text()
 PATHS = {job: line.split(" -> ") for job, line in re.findall(r"^    (\w+): (.+)$", PAGE, flags=re.MULTILINE)}
 

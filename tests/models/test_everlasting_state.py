@@ -21,9 +21,9 @@ from quorate.auditing._plays import SeededNoise
 from quorate.compute.ensemble import dealing
 from quorate.core.errors import BudgetSpent, LedgerRefused, WrongProcess
 from quorate.core.ledger import Ledger, find_ledger, move, restore
+from quorate.core.ledger._moving import _copy
 from quorate.core.ledger._rules import Event, Phase, apply, from_json, to_json
 from quorate.core.ledger._store import SQLiteStore
-from quorate.core.ledger.place import _copy
 from quorate.core.mechanisms import NO_QUORUM
 from quorate.core.mechanisms.cutoff import NoisyCutoff
 from quorate.core.requests import REFUSED, Request

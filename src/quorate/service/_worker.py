@@ -12,8 +12,7 @@ from typing import Any
 from starlette.applications import Starlette
 
 from quorate.core.errors import InvalidInput, LedgerRefused, QuorateError
-from quorate.core.ledger import Ledger
-from quorate.core.ledger.place import place_of
+from quorate.core.ledger import Ledger, find_ledger
 from quorate.models.saving import PrivateFolder, PublishedFolder, class_of, load, open_folder
 from quorate.service._app import make_app
 from quorate.service._repository import UNLOADED, is_unloaded
@@ -138,7 +137,7 @@ class _FolderKeys:
             opened = open_folder(self._folder)
         except InvalidInput as error:
             raise LedgerRefused(str(error), cause="missing") from None
-        ledger = Ledger.unchecked(place_of(self._folder), fingerprint=opened.fingerprint, folder=self._folder)
+        ledger = find_ledger(self._folder, fingerprint=opened.fingerprint, verify=False)
         try:
             ledger.read_keys()
         finally:

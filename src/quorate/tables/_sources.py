@@ -23,7 +23,7 @@ from quorate.tables.csv_files import empty_texts
 from quorate.tables.values import object_texts
 
 _ROWS = 2**14  # read together
-_DATABASE = re.compile(r"(duckdb|postgres|postgresql):(.*?)[?&]query=(.+)", re.DOTALL)
+DATABASE = re.compile(r"(duckdb|postgres|postgresql):(.*?)[?&]query=(.+)", re.DOTALL)
 _POSTGRES_TEXTS = ("date", "timestamp", "timestamptz", "time", "timetz", "interval")  # Python refuses far ones
 
 # Table functions of DuckDB that read files and databases with declared types. All others are refused.
@@ -32,11 +32,6 @@ _TYPED_SCAN = re.compile(
 )
 
 Result = tuple[pa.Table, Iterator[pa.Table]]  # a header without rows, and the rows
-
-
-def is_query(source: str | Path) -> bool:
-    """Return whether this is the address of a database with a query."""
-    return _DATABASE.fullmatch(str(source)) is not None
 
 
 def _object_tables(names: Sequence[str], rows: Iterator[tuple[Any, ...]]) -> Iterator[pa.Table]:
@@ -99,7 +94,7 @@ def _sheet_rows(path: Path, sheet: Any) -> Iterator[tuple[Any, ...]]:
 @contextmanager
 def open_query(address: str) -> Iterator[Result]:
     """Give the header of a query, and its rows. Connections only read."""
-    match = _DATABASE.fullmatch(address)
+    match = DATABASE.fullmatch(address)
     assert match is not None
     system, query = match[1], unquote(match[3])
     library = import_extra("duckdb" if system == "duckdb" else "psycopg", "sql", use=f"{system}:...: a query")

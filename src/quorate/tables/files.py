@@ -31,7 +31,7 @@ import pyarrow.parquet
 
 from quorate.core.checks import check_choice
 from quorate.core.errors import InvalidInput
-from quorate.tables._sources import is_query, open_excel, open_query
+from quorate.tables._sources import DATABASE, open_excel, open_query
 from quorate.tables.containers import Role, check_names, foreign
 from quorate.tables.csv_files import FOUND, CsvFormat, csv_header, empty_texts, stream_csv
 from quorate.tables.csv_records import Irregularities
@@ -80,7 +80,7 @@ def read_table(
     """
     check_choice("role", role, get_args(Role))
     declared = CsvFormat(encoding, separator, skip_last)
-    file = str(path) if is_query(path) else Path(path)
+    file = str(path) if _is_query(path) else Path(path)
     _check_file(file)
     with _readable(file):
         if _suffix(file) == ".parquet":
@@ -116,9 +116,14 @@ def table_files(paths: str | Path | Iterable[str | Path]) -> list[File]:
     return files
 
 
+def _is_query(source: str | Path) -> bool:
+    """Return whether this is the address of a database with a query."""
+    return DATABASE.fullmatch(str(source)) is not None
+
+
 def is_folder_or_pattern(path: Path) -> bool:
     """Return whether a path names any number of files, here or at an address."""
-    if is_query(path):
+    if _is_query(path):
         return False
     return path.is_dir() or _is_address(path) or (not path.is_file() and any(mark in path.name for mark in "*?["))
 
@@ -303,7 +308,7 @@ def _without_last(tables: Iterator[pa.Table], count: int) -> Iterator[pa.Table]:
 
 def _files_at(path: str | Path) -> Sequence[File]:
     """Return the files that a path, a folder, a pattern or an address names."""
-    if is_query(path):
+    if _is_query(path):
         return [str(path)]
     if _is_address(path):
         return _addresses(str(path))
@@ -414,14 +419,14 @@ def _readable(file: File | None) -> Iterator[None]:
 
 
 def _suffix(path: File) -> str | None:
-    if is_query(path):
+    if _is_query(path):
         return _QUERY
     return next((suffix for suffix in SUFFIXES if str(path).lower().endswith(suffix)), None)
 
 
 def _display_name(file: File) -> str:
     """Return the name of a file in an error; the address of a query may hold a password."""
-    return "the query" if is_query(file) else str(file)
+    return "the query" if _is_query(file) else str(file)
 
 
 def _check_table(file: File, table: pa.Table) -> pa.Table:

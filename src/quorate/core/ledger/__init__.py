@@ -8,7 +8,7 @@ compaction   lets old entries go;  parts: what is left of them
 requests     ids and answers;  budget: leases;  phases: of everlasting prediction
 keys         who may ask, and how much of it each may have
 ledger       all of it together;  export: its entries for an archive
-place        where it is, moving and restoring it
+moving       from a file to a database, and restoring an old copy
 """
 
 from typing import TYPE_CHECKING
@@ -37,21 +37,23 @@ __all__ = [
 
 if TYPE_CHECKING:
     from quorate.core.ledger._export import check_export, export_entries
-    from quorate.core.ledger._ledger import Ledger
+    from quorate.core.ledger._ledger import Ledger, find_ledger
+    from quorate.core.ledger._moving import move, restore
     from quorate.core.ledger._rules import LOST, Phase
     from quorate.core.ledger._shares import Key, Project
+    from quorate.core.ledger._store import LEDGER_FILES
     from quorate.core.ledger._verify import Verification
     from quorate.core.ledger._views import Activity, LeaseView, LedgerView, Refusal, share_figures
-    from quorate.core.ledger.place import LEDGER_FILES, find_ledger, move, restore
 else:
     __getattr__ = import_on_use(
         __name__,
         {
             "_export": "check_export export_entries",
-            "_ledger": "Ledger",
-            "place": "LEDGER_FILES find_ledger move restore",
+            "_ledger": "Ledger find_ledger",
+            "_moving": "move restore",
             "_rules": "LOST Phase",
             "_shares": "Key Project",
+            "_store": "LEDGER_FILES",
             "_verify": "Verification",
             "_views": "Activity LeaseView LedgerView Refusal share_figures",
         },

@@ -18,7 +18,7 @@ from quorate.core.ledger._phases import Phases, take_over_phase
 from quorate.core.ledger._postgres import PostgresStore, check_driver
 from quorate.core.ledger._requests import admit, forget_requests, keep, recall, set_aside, take_over, withdraw
 from quorate.core.ledger._rules import FORMAT, State
-from quorate.core.ledger._store import SQLiteStore, Store, folder_of, is_url, make_key, read_key
+from quorate.core.ledger._store import SQLiteStore, Store, folder_of, is_url, locate_ledger, make_key, read_key
 from quorate.core.ledger._verify import RUNS, Verification, check_chain, check_marks, read_entries, run_noises
 from quorate.core.ledger._views import Activity, LedgerView, Refusal, view_of
 from quorate.core.ledger.budget import LeasedBudget, is_gone, owner_name
@@ -412,3 +412,10 @@ def _is_gone(owner: str, silent: float) -> bool:
     One that lives nevertheless sends nothing: whoever keeps an outcome first wins (PROOF.md, step 8).
     """
     return is_gone(owner.partition("@")[2], silent=silent, patience=_HELD)
+
+
+def find_ledger(folder: Path, *, fingerprint: str, verify: bool = True) -> Ledger:
+    """Open the ledger of the model in this folder; with `verify`, read and check all of it."""
+    folder = Path(folder)
+    open_ledger = Ledger.open if verify else Ledger.unchecked
+    return open_ledger(locate_ledger(folder), fingerprint=fingerprint, folder=folder)

@@ -6,6 +6,7 @@ and no process ever writes while another moves the log into the file.
 """
 
 import fcntl
+import json
 import os
 import secrets
 import sqlite3
@@ -18,7 +19,9 @@ from typing import Any, Protocol
 from quorate.core.checks import process_identity
 from quorate.core.errors import InvalidInput, LedgerRefused
 
+LEDGER_FILE, PLACE_FILE = "ledger.sqlite", "ledger.json"
 _KEY = "ledger.key"
+LEDGER_FILES = (LEDGER_FILE, PLACE_FILE, _KEY, "ledger.mark", "ledger.lock", "ledger.turn")  # not in the manifest
 _ROOM = 2**20  # bytes that a disk must have left
 
 # One text for both stores: `{bytes}` is the type of byte strings, `{by_key}` asks for rows stored in the order of their
@@ -92,6 +95,22 @@ def without_password(url: str) -> str:
     where, _, query = rest.partition("?")
     pairs = [pair for pair in query.split("&") if pair and pair.partition("=")[0] not in ("password", "sslpassword")]
     return f"{scheme}://{who}{where}{'?' if pairs else ''}{'&'.join(pairs)}"
+
+
+def locate_ledger(folder: Path) -> str | Path:
+    """Return the file or the database of a model's ledger.
+
+    `$QUORATE_LEDGER` may give the database's address with a password, which `ledger.json` leaves out.
+    """
+    try:
+        document = json.loads((folder / PLACE_FILE).read_text(encoding="utf-8"))
+        location = str(document["place"])
+    except FileNotFoundError:
+        return folder / LEDGER_FILE
+    except (OSError, ValueError, KeyError, TypeError):
+        raise LedgerRefused(f"{folder / PLACE_FILE} cannot be read: it says where the ledger is") from None
+    configured = os.environ.get("QUORATE_LEDGER", "")
+    return configured if configured and without_password(configured) == without_password(location) else location
 
 
 def folder_of(place: str | Path, folder: Path | None) -> Path:

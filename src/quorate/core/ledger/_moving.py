@@ -1,41 +1,19 @@
-"""Where a model's ledger is: a file in its folder, or a database that a small file names. Moving it, restoring it."""
+"""Move a model's ledger from its file to a database, and restore an old copy of a ledger."""
 
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from quorate.core.errors import InvalidInput, LedgerRefused
-from quorate.core.ledger._ledger import Ledger
+from quorate.core.ledger._ledger import Ledger, find_ledger
 from quorate.core.ledger._requests import forgotten_requests
 from quorate.core.ledger._rules import FORMAT, State, to_json
-from quorate.core.ledger._store import is_url, without_password
+from quorate.core.ledger._store import LEDGER_FILE, PLACE_FILE, is_url, without_password
 from quorate.core.ledger._verify import Verification, check_marks
 from quorate.core.ledger._views import LedgerView
 from quorate.core.ledger.budget import is_gone
 from quorate.core.ledger.chain import write_whole
 from quorate.core.privacy.budget import Quanta
-
-_FILE, _NAME = "ledger.sqlite", "ledger.json"
-LEDGER_FILES = (_FILE, _NAME, "ledger.key", "ledger.mark", "ledger.lock", "ledger.turn")  # which no manifest hashes
-
-
-def place_of(folder: Path) -> str | Path:
-    """Return where the ledger of this model is. `$QUORATE_LEDGER` may name its database with a password."""
-    try:
-        document = json.loads((folder / _NAME).read_text(encoding="utf-8"))
-        location = str(document["place"])
-    except FileNotFoundError:
-        return folder / _FILE
-    except (OSError, ValueError, KeyError, TypeError):
-        raise LedgerRefused(f"{folder / _NAME} cannot be read: it says where the ledger is") from None
-    configured = os.environ.get("QUORATE_LEDGER", "")
-    return configured if configured and without_password(configured) == without_password(location) else location
-
-
-def find_ledger(folder: Path, *, fingerprint: str) -> Ledger:
-    """Open the ledger of the model in this folder, after reading and checking all of it."""
-    return Ledger.open(place_of(Path(folder)), fingerprint=fingerprint, folder=Path(folder))
 
 
 def move(folder: Path, url: str, *, fingerprint: str) -> Ledger:
@@ -46,10 +24,10 @@ def move(folder: Path, url: str, *, fingerprint: str) -> Ledger:
     folder = Path(folder)
     if not is_url(url):
         raise InvalidInput(f"a ledger moves to a database, postgresql://..., not to {url!r}")
-    if (folder / _NAME).exists():
+    if (folder / PLACE_FILE).exists():
         raise InvalidInput(f"the ledger of {folder} is in a database already")
     new = Ledger.unchecked(url, fingerprint=fingerprint, folder=folder)
-    old = Ledger.unchecked(folder / _FILE, fingerprint=fingerprint, folder=folder)
+    old = Ledger.unchecked(folder / LEDGER_FILE, fingerprint=fingerprint, folder=folder)
     if not new.exists():
         _copy(old, new)
     elif old.state().moved is None:
@@ -64,7 +42,7 @@ def move(folder: Path, url: str, *, fingerprint: str) -> Ledger:
         change.charged = change.anew = True  # a move that was interrupted may have left the marks of the old ledger
     old.close_store()
     # A password belongs in $QUORATE_LEDGER or in a password file, not here.
-    write_whole(folder / _NAME, json.dumps({"place": without_password(url)}))
+    write_whole(folder / PLACE_FILE, json.dumps({"place": without_password(url)}))
     return new
 
 
@@ -110,12 +88,11 @@ def restore(folder: Path, *, fingerprint: str, charge: str) -> LedgerView:
     """
     if charge not in ("mark", "all"):
         raise InvalidInput(f"charge must be 'mark' or 'all', not {charge!r}")
-    location = place_of(Path(folder))
-    ledger = Ledger.unchecked(location, fingerprint=fingerprint, folder=Path(folder))
+    ledger = find_ledger(folder, fingerprint=fingerprint, verify=False)
     verification = ledger.check_entries()
     if verification.problems:
         raise LedgerRefused(f"an edited ledger cannot be restored: {'; '.join(verification.problems)}")
-    ahead = _marks_ahead(ledger, verification, charge=charge, in_database=is_url(location))
+    ahead = _marks_ahead(ledger, verification, charge=charge, in_database=is_url(ledger.place))
     lost = _last_loss(ledger)
     with ledger.change() as change:
         capacity = list(change.state.capacity)
@@ -131,7 +108,7 @@ def _marks_ahead(ledger: Ledger, verification: Verification, *, charge: str, in_
     if charge == "mark" and not marks:
         raise InvalidInput("no mark says what was spent after this copy was made; charge all (--charge all), or wait")
     if not in_database and any(mark.in_database for mark in marks):
-        raise LedgerRefused(f"the account moved from {ledger.place} to a database: restore that, and {_NAME} here")
+        raise LedgerRefused(f"the account moved from {ledger.place} to a database: restore that, and {PLACE_FILE} here")
     return [mark.spent for mark in marks if not check_marks(verification, [mark]).sound]
 
 
