@@ -23,7 +23,7 @@ from quorate.core.privacy import Budget
 from quorate.core.requests import Request
 from quorate.models.linear import PrivateLinearRegression, PrivateLogisticRegression, PrivatePoissonRegression
 from quorate.models.linear import _engine as engine
-from quorate.models.linear._calibration import calibration
+from quorate.models.linear._calibration import calibration, newton_calibration
 from quorate.models.linear._factors import _shrink_correlations, draw_rows, moment_fraction
 from quorate.models.linear._families import USUAL_MISS, Bernoulli, Gaussian, Poisson
 from quorate.models.linear._geometry import Belief, Measurement, choose_measurement, directions_for, update
@@ -737,6 +737,19 @@ def test_calibration_finds_scores_that_are_too_large():
     off, factor = calibration(lambda rows: rows[:, 0], private, noise(), 0.5)
     assert off == pytest.approx(0.5, abs=0.15)
     assert factor == pytest.approx(0.5, abs=0.15)
+
+
+@pytest.mark.usefixtures("taped")
+def test_calibration_finds_numbers_that_are_too_far_from_a_wrong_mean():
+    generator = np.random.default_rng(0)
+    score = 0.5 + 0.1 * generator.normal(size=50_000)
+    y = 0.55 + 0.7 * (score - 0.5) + 0.1 * generator.normal(size=50_000)
+    private = PrivateSums(lambda rows: score[rows, None], y[:, None], np.arange(50_000), 50_000)
+    found = newton_calibration(lambda rows: rows[:, 0], score[:5000], Gaussian(0.1), private, noise(), fraction=0.5)
+    assert found == pytest.approx((0.2, 0.7), abs=0.06)  # clipping leaves a sixth of the mistake
+    few = PrivateSums(lambda rows: score[rows, None], y[:, None], np.arange(50), 50)
+    found = newton_calibration(lambda rows: rows[:, 0], score[:5000], Gaussian(0.1), few, noise(), fraction=0.01)
+    assert found == pytest.approx((0.0, 1.0), abs=0.15)  # of 50 rows nothing is believed
 
 
 @pytest.mark.usefixtures("taped")

@@ -46,6 +46,13 @@ def test_a_value_that_many_share_has_cuts_of_its_own():
     assert sum(cut > 0 for cut in gain.cuts) >= 2
 
 
+@pytest.mark.parametrize("rows", [12, 1400])
+def test_no_id_of_a_public_row_becomes_a_column(rows):
+    public = pandas.DataFrame({"code": [f"p{index}" for index in range(rows)], "sex": ["f", "m"] * (rows // 2)})
+    columns = AdditiveColumns().fit(public)
+    assert columns.get_feature_names_out().tolist() == ["code is another", "sex=f", "sex=m", "sex is another"]
+
+
 def test_rare_and_unknown_texts_share_a_column():
     columns = AdditiveColumns(rare=100).fit(FRAME[["sex"]])
     assert columns.get_feature_names_out().tolist() == ["sex=f", "sex is another"]

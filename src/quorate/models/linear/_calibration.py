@@ -1,8 +1,8 @@
-"""A last look at logistic scores: how many private units have a score of about so much, and how many of them are 1.
+"""A last look at the scores of a model that was fitted by made rows: they may be too large, too small or shifted.
 
-Made rows do not know how columns go together, so that the scores of a model fitted by them may be too large or too
-small. A noisy table of scores and targets says by how much; it depends on two numbers of private units in each cell and
-on nothing that made rows guess.
+Of logistic scores, a noisy table says how many private units have about such a score, and how many of them are 1. It
+depends on two numbers of private units in each cell and on nothing that made rows guess. Of other scores, one Newton
+step for their shift and their factor is taken by noisy sums of its gradient and curvature.
 """
 
 from collections.abc import Callable
@@ -12,11 +12,16 @@ from scipy.special import expit
 
 from quorate.core.arrays import Floats
 from quorate.core.mechanisms import NoisyVectors
+from quorate.models.linear._families import Family
 from quorate.models.linear._sums import PrivateSums
+from quorate.models.linear.exact import clip_rows
 
 _EDGES = np.linspace(-6.0, 6.0, 25)
 _USUAL = 0.5  # the standard deviation of the shift and of the factor, before anything is known
 _CELLS = len(_EDGES) + 1
+_LONGEST = 3.0  # a row's part of the Newton step, in standard deviations
+_USUAL_FACTOR, _USUAL_SHIFT = 0.3, 0.3  # standard deviations of what is found, before anything is known
+_MOST_CURVATURE = 3.0  # of private rows, in units of that of made ones, and one over it the least
 CALIBRATION_ENTRIES = 2 * _CELLS
 
 
@@ -47,3 +52,43 @@ def calibration(
         if np.abs(step).max() < 1e-6:
             break
     return float(found[0]), float(max(found[1], 0.05))
+
+
+def newton_calibration(
+    score: Callable[[Floats], Floats],
+    made: Floats,
+    family: Family,
+    private: PrivateSums,
+    noisy: NoisyVectors,
+    *,
+    fraction: float,
+) -> tuple[float, float]:
+    """Return the shift a and the factor b for which a + b * score are linear predictors, as far as the noise shows.
+
+    `made` are the scores of made rows: their mean, their spread and their residuals are the units of all sums.
+    """
+    middle, width = float(made.mean()), max(float(made.std()), 1e-9)
+    away = (made - middle) / width
+    variance, slope = family.square(made, np.full_like(made, np.inf)), family.slope(made)
+    spread, spread_along = (float(np.sqrt(np.mean(variance * square))) for square in (1.0, away**2))
+    curvature, curvature_along = (float(np.mean(slope * square)) for square in (1.0, away**2))
+
+    def vectors(features: Floats, targets: Floats) -> Floats:
+        eta = score(features)  # proof: step 2
+        along, residual = (eta - middle) / width, targets[:, 0] - family.mean(eta)
+        curved = family.slope(eta) * along**2 / curvature_along - 1
+        return clip_rows(np.stack([residual / spread, residual * along / spread_along, curved], axis=1), _LONGEST)
+
+    sums, noise = private.release(vectors, entries=3, radius=_LONGEST, noisy=noisy, fraction=fraction)
+    noise = float(np.hypot(noise, 1 / np.sqrt(private.units)))
+    curved = 1 + float(sums[2]) / (1 + noise**2)
+    curved = min(max(curved, 1 / _MOST_CURVATURE), _MOST_CURVATURE)
+    shift = _shrink(float(sums[0]), noise, _USUAL_SHIFT) * spread / curvature
+    wanted = _shrink(float(sums[1]), noise, _USUAL_FACTOR * curvature_along * width / spread_along)
+    factor = max(1 + wanted * spread_along / (curvature_along * width * curved), 0.0)
+    return shift + (1 - factor) * middle, factor
+
+
+def _shrink(measured: float, noise: float, usual: float) -> float:
+    """Return what is believed of a number of this usual size that was measured with noise."""
+    return measured * usual**2 / (usual**2 + noise**2)

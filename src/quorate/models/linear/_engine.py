@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from quorate.core.arrays import Floats
 from quorate.core.mechanisms import NoisyVectors
-from quorate.models.linear._calibration import CALIBRATION_ENTRIES, calibration
+from quorate.models.linear._calibration import CALIBRATION_ENTRIES, calibration, newton_calibration
 from quorate.models.linear._factors import draw_rows, moment_entries, moment_fraction
-from quorate.models.linear._families import MEAN_DISTANCE, USUAL_MISS, Bernoulli, Family, Gaussian
+from quorate.models.linear._families import MEAN_DISTANCE, USUAL_MISS, Bernoulli, Family, Gaussian, Poisson
 from quorate.models.linear._geometry import Belief, Measurement, choose_measurement, evidence, update
 from quorate.models.linear._sample import Around, Shares, shift
 from quorate.models.linear._sums import PrivateSums
@@ -38,6 +38,7 @@ _MADE_ERROR = 0.5  # of what is measured, that a geometry of made rows may be wr
 _UNSURE_ERROR = 0.3  # the same where their spread is measured, and the variances of the weights at every step
 _CALIBRATION = 0.08  # of what the steps take, for a calibration of scores that were found by made rows
 _COMPARISON = 0.03  # of what the steps take, for the comparison with the constant
+_USUAL_GAINS, _LEAST_GAIN = 0.98, 1e-3  # of the sample, that are not clipped in the comparison
 _LARGEST_SHIFT = 0.25  # in standard deviations, up to which public rows stand for private ones
 _MOST_FAR = 0.1  # of private rows, beyond where nearly all public rows are
 _SIGNIFICANT = 4.0  # standard deviations of the noise
@@ -102,7 +103,8 @@ def fit(problem: Problem, private: PrivateSums, public: Floats | None, noisy: No
     steps, error = (_PUBLIC_STEPS, _PUBLIC_ERROR) if usable else (_MADE_STEPS, made_error)
     points = public if usable and public is not None else _made_rows(problem, means, private, noisy)
     run = _Run(problem, private, noisy, means=means, points=points, relearn=not usable and not is_logistic)
-    calibrated = not usable and problem.outputs == 1 and is_logistic
+    # Clipping takes more off large counts than off small ones, so that sums of those would calibrate wrongly.
+    calibrated = not usable and problem.outputs == 1 and not isinstance(means.family, Poisson)
     later = (_CALIBRATION * calibrated, _COMPARISON)
     beliefs = run.steps(means.intercepts, (*steps, sum(later)), error, len(steps))
     weights = np.array([belief.weights for belief in beliefs])
@@ -110,12 +112,10 @@ def fit(problem: Problem, private: PrivateSums, public: Floats | None, noisy: No
     deviations = np.sqrt(np.array([belief.variances for belief in beliefs]))
     covariances = np.array([belief.root[1:] @ belief.root[1:].T for belief in beliefs])
     if calibrated:
-        base, slopes = weights[0, 0], exact_weights(weights[0, 1:])
-        fraction = later[0] / sum(later)
-        off, factor = calibration(lambda rows: base + rows @ slopes, private, noisy, fraction)  # proof: step 2
+        off, factor = _calibrate(run, weights[0], fraction=later[0] / sum(later))
         weights, deviations, covariances = weights * factor, deviations * factor, covariances * factor**2
         weights[:, 0] += off
-    constant = not _is_better(weights, means, private, noisy)
+    constant = not _is_better(weights, means.intercepts, run)
     if constant:
         weights[:, 0], weights[:, 1:], deviations[:, 1:], covariances = means.intercepts, 0.0, 0.0, 0 * covariances
     found = (run.family, moved, usable, len(steps), run.directions, constant)
@@ -151,20 +151,38 @@ def _has_room(problem: Problem, noisy: NoisyVectors, scores: int) -> bool:
     return noisy.entries >= following + moment_entries(scores)
 
 
-def _is_better(weights: Floats, means: "_Means", private: PrivateSums, noisy: NoisyVectors) -> bool:
+def _calibrate(run: "_Run", weights: Floats, *, fraction: float) -> tuple[float, float]:
+    """Return the shift and the factor of the linear predictors of one output, by private rows."""
+    base, slopes = weights[0], exact_weights(weights[1:])
+
+    def score(rows: Floats) -> Floats:
+        return np.asarray(base + rows @ slopes)  # proof: step 2
+
+    if isinstance(run.family, Bernoulli):
+        return calibration(score, run.private, run.noisy, fraction)
+    return newton_calibration(score, score(run.points), run.family, run.private, run.noisy, fraction=fraction)
+
+
+def _is_better(weights: Floats, constants: Sequence[float], run: "_Run") -> bool:
     """Return whether the weights miss targets by less than the mean alone does, up to the noise of one number.
 
     It takes all that is left of the budget.
     """
-    slopes, constants = exact_weights(weights[:, 1:].T), np.array(means.intercepts)
+    slopes, family = exact_weights(weights[:, 1:].T), run.family
 
     def vectors(features: Floats, targets: Floats) -> Floats:
         eta = features @ slopes + weights[:, 0]  # proof: step 2
-        gains = means.family.miss(targets, np.broadcast_to(constants, eta.shape)) - means.family.miss(targets, eta)
+        gains = family.miss(targets, np.broadcast_to(np.array(constants), eta.shape)) - family.miss(targets, eta)
         return np.asarray(sum(gains.T) / len(constants))[:, None]  # proof: step 2: output by output
 
-    gain, noise = private.release(vectors, entries=1, radius=1.0, noisy=noisy, fraction=1.0)
-    return bool(gain[0] > -noise)
+    means = (
+        family.mean(run.points @ slopes + weights[:, 0]),
+        family.mean(np.broadcast_to(constants, (1, len(constants)))),
+    )
+    differences = [np.abs(vectors(run.points, targets)) for targets in (np.zeros((1, 1)), np.ones((1, 1)), *means)]
+    radius = float(np.quantile(np.max(differences, axis=0), _USUAL_GAINS)) + _LEAST_GAIN
+    gain, _ = run.private.release(vectors, entries=1, radius=min(radius, 1.0), noisy=run.noisy, fraction=1.0)
+    return bool(gain[0] > 0)
 
 
 def _with_ones(rows: Floats) -> Floats:
@@ -258,7 +276,7 @@ class _Run:
         family = means.family
         self.relearn = relearn  # the variances of the weights after every step, and not after the first alone
         self.problem, self.private, self.noisy, self.family = problem, private, noisy, family
-        self.centre = exact_features(points.mean(axis=0))
+        self.points, self.centre = points, exact_features(points.mean(axis=0))
         self.sample = _with_ones(points - self.centre)
         self.miss_weight = 0.0 if isinstance(family, Bernoulli) else _MISS_WEIGHT  # whose law needs no measuring
         self.spread_doubt = means.spread_doubt

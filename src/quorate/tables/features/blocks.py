@@ -4,6 +4,7 @@ What a block does to a row depends on its cuts or categories and on that row alo
 declarations, or from a schema, whose noisy marginals tell the mean shares of blocks too.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -29,6 +30,7 @@ _OTHER = "another"
 _PIECES = 3  # cuts up to which a curve has pieces alone: no line below them, and none for values beyond
 _CLEAR = 3.0  # deviations of the noise, by which missing values stand out
 _SPREADS = 3.0  # from the centre of a number to the ends of its curve, where nothing else is known
+_FEWEST_OF_CATEGORY, _LEAST_SHARE_OF_FEW = 2, 0.1  # of public rows, where they are so few that none is frequent
 _ENDS = (0.005, 0.995)  # the public quantiles between which a straight line rises
 
 
@@ -210,10 +212,14 @@ def ramps_from_public(name: str, values: Floats, *, cuts: int, rare: int) -> Ram
 
 
 def categories_from_public(name: str, values: Column, *, rare: int) -> Categories:
-    """Return the categories that at least `rare` public rows show, or the most frequent one."""
+    """Return the categories that at least `rare` public rows show, or the most frequent ones.
+
+    None is kept of a column of which every text is in few rows, such as ids: they say nothing about other rows.
+    """
     distinct, count = np.unique(column_texts(values), return_counts=True)
-    kept = distinct[count >= min(rare, count.max())]
-    return Categories(name, tuple(kept.tolist()))
+    most = max(int(count.max()), _FEWEST_OF_CATEGORY, math.ceil(len(values) * _LEAST_SHARE_OF_FEW))
+    least = min(rare, most)
+    return Categories(name, tuple(distinct[count >= least].tolist()))
 
 
 def declared_block(name: str, declared: Any, *, cuts: int) -> Block:
