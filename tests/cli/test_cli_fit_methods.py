@@ -31,6 +31,7 @@ TAKEN = {
     "stable": f"{CONCEPT} gamma".replace(" report", ""),
     "pure": f"{CONCEPT} epsilon queries method teachers n-jobs",
     "semi-private": f"{CONCEPT} epsilon points",
+    "tested": f"{TABLES} {OUT} epsilon delta bounds test-share".replace(" report", ""),
     "linear": f"{TABLES} {OUT} epsilon delta account bounds largest cuts cross waves",
     "search": f"{TABLES} {OUT} epsilon delta cuts scoring held-out method",
     "conformal": f"{TABLES} {OUT} epsilon account model miscoverage largest-error per-person trusted",
@@ -79,7 +80,7 @@ def test_an_option_of_another_method_is_wrong_usage(method, capsys, tmp_path, mo
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("method", TAKEN)
+@pytest.mark.parametrize("method", [method for method in TAKEN if method != "tested"])
 def test_every_option_is_explained_and_has_the_default_of_its_estimator(method):
     """Type, default and help are those of the signature and the docstring: nothing is written twice."""
     parameters = inspect.signature(METHODS[method].classes()[0]).parameters
@@ -121,6 +122,30 @@ def records(tmp_path):
     path.write_text("dose,ill\n" + "".join(f"{i % 2},{'yes' if i % 2 else 'no'}\n" for i in range(4000)))
     (tmp_path / "queries.csv").write_text("dose\n0\n1\n")
     return path
+
+
+@pytest.mark.parametrize(
+    "goal", ["--label ill --classes no,yes", "--label ill --read-classes", "--label dose --bounds 0,1"]
+)
+def test_a_table_alone_gives_a_model_and_its_test(goal, records, capsys, monkeypatch):
+    monkeypatch.chdir(records.parent)
+    fit = ["fit", "tested", "records.csv", "--epsilon", "4", *goal.split()]
+    assert main([*fit, "--out", "new", "--json"]) == 0
+    bill = json.loads(capsys.readouterr().out)
+    assert (bill["units"], bill["test_units"]) == (3000, 1000)
+    assert ("counts as public" in bill["claim"]) == ("--read-classes" in goal)
+    if "--bounds" in goal:
+        assert bill["width"] > 0
+    else:
+        assert bill["error"]["high"] < bill["constant_error"]["low"]
+        assert bill["auc"]["low"] > 0.5
+    name = bill["columns"][0]
+    (records.parent / "asked.csv").write_text(f"{name}\n1\n")
+    assert main(["predict", "new", "asked.csv", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["queries"] == 1
+    assert main([*fit, "--out", "untested", "--test-share", "0"]) == 0
+    assert "It was not tested" in capsys.readouterr().err
+    assert main([*fit, "--out", "other", "--gaps"]) == 1
 
 
 METHOD_OPTIONS = {

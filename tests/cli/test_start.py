@@ -84,7 +84,7 @@ def test_five_questions_at_a_terminal(tables):
     assert "answer yes or no" in shown
     assert "█" in shown
     assert sorted(path.name for path in (tables / "first").iterdir()) == ["commands.sh", "questions.csv", "script.py"]
-    assert "quorate fit linear customers.csv --label answer --read-classes --public survey.csv" in re.sub(
+    assert "quorate fit tested customers.csv --label answer --read-classes --public survey.csv" in re.sub(
         r"\s+", " ", shown
     )
 

@@ -100,6 +100,13 @@ def __getattr__(name: str) -> Any:
 
 
 fit = App(name="fit", help_format="markdown")
+fit.command(
+    "quorate.cli.fit_tested:fit_tested",
+    name="tested",
+    help="Fit a model that may be published and test it privately, both under one guarantee. Nothing but the table is "
+    "needed.\n\nExample: `quorate fit tested visits.csv --label outcome --classes ill,well --out model`",
+    sort_key=-1,
+)
 for _rank, (_name, _method) in enumerate(METHODS.items()):
     fit.command(f"quorate.cli.fit:fit {_name}", name=_name, help=_method.help, sort_key=_rank)
 

@@ -4,7 +4,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,6 +14,7 @@ from cyclopts import Group, Parameter
 
 from quorate.cli.options import split_list
 from quorate.cli.output import check_apart
+from quorate.core.checks import is_named_id
 from quorate.core.errors import InvalidInput
 from quorate.tables import MISSING_TEXTS, Label, Reading, Schema, read_table
 from quorate.tables.containers import open_columns
@@ -162,23 +163,26 @@ class Data:
         return self.schema.labels(self.public, role="public")
 
 
-def read_data(tables: Tables, *, number: bool = False, several: bool = False) -> Data:
-    """Read the private and the public table, and encode the label: classes, a number, or several flags."""
+def read_data(tables: Tables, *, number: bool = False, several: bool = False, leave_ids: bool = False) -> Data:
+    """Read the private and the public table, and encode the label: classes, a number, or several flags.
+
+    With `leave_ids`, columns that are named as ids are left out.
+    """
     names = split_list(tables.label)
     if number:
-        return _read_number(tables, names)
+        return _read_number(tables, names, leave_ids=leave_ids)
     if several and len(names) > 1:
         return _read_flags(tables, names)
-    records, public, schema = _read_features(tables)
+    records, public, schema = _read_features(tables, leave_ids=leave_ids)
     label = check_label(schema)
     classes = None if tables.read_classes else list(label.classes)
     return Data(records, public, schema, label.column, schema.labels(records), classes)
 
 
-def _read_number(tables: Tables, names: list[str]) -> Data:
+def _read_number(tables: Tables, names: list[str], *, leave_ids: bool) -> Data:
     if len(names) != 1 or tables.classes is not None or tables.read_classes:
         raise InvalidInput("a number to predict takes one --label, a column of numbers, and no classes")
-    records, public, schema = _read_features(tables, targets=names)
+    records, public, schema = _read_features(tables, targets=names, leave_ids=leave_ids)
     _check_public_numbers(public, names[0])
     return Data(records, public, schema, names[0], target_column(records, names[0]))
 
@@ -218,10 +222,14 @@ def _check_public_numbers(public: Any, name: str) -> None:
             )
 
 
-def _read_features(tables: Tables, *, targets: Sequence[str] = ()) -> tuple[Any, Any, Schema]:
+def _read_features(tables: Tables, *, targets: Sequence[str] = (), leave_ids: bool = False) -> tuple[Any, Any, Schema]:
     """Read both tables, tell the owner what is odd in the records, and return the schema without the targets."""
     irregularities = Irregularities()
     records = tables.read(irregularities)
+    if leave_ids and tables.schema is None:
+        used = {tables.label, tables.groups, *split_list(tables.leave_out), *targets}
+        ids = [name for name in records.column_names if is_named_id(name) and name not in used]
+        tables = replace(tables, leave_out=",".join([*split_list(tables.leave_out), *ids]))
     public, schema = describe_columns(tables, records, targets=targets)
     problems = find_problems(schema, records, irregularities)
     if public is None and tables.schema is None:  # nothing declares the columns, so that no value of them is wrong

@@ -51,6 +51,11 @@ class Job:
         return self.public is None and self.schema is None
 
     @property
+    def is_too_small_to_test(self) -> bool:
+        """Whether a model of so few units is not tested."""
+        return self.units < _FEWEST_TESTED_UNITS
+
+    @property
     def file_options(self) -> dict[str, Any]:
         """How the private file is written, where its first line does not show it."""
         return {name: value for name, value in self.source.file_settings().items() if value}
@@ -63,7 +68,7 @@ class Job:
             "read-classes": not self.is_declared,
             "groups": self.source.groups,
             "public": self.public,
-            "gaps": self.public is not None,
+            "gaps": self.public is not None and not self.is_linear,
             "schema": self.schema,
             "leave-out": ",".join(self.leave_out),
             **{name.replace("_", "-"): value for name, value in self.file_options.items()},
@@ -71,9 +76,10 @@ class Job:
             "delta": f"{self.delta:g}",
             "queries": None if self.is_linear else self.queries,
             "aggregator": None if self.is_linear else self.aggregator,
+            "test-share": "0" if self.is_linear and self.is_too_small_to_test else None,
             "out": self.out / "model",
         }
-        fit = ["fit", "linear" if self.is_linear else "subsample", str(self.source.table)]
+        fit = ["fit", "tested" if self.is_linear else "subsample", str(self.source.table)]
         for name, value in options.items():
             fit += [f"--{name}"] if value is True else [f"--{name}", str(value)] if value else []
         return [fit, ["predict", str(self.out / "model"), str(self.out / "questions.csv")]]
@@ -133,7 +139,7 @@ def _shell(job: Job) -> str:
 # Made by quorate start. Run this file or script.py, not both: each fit opens a budget of its own.
 {"" if job.is_declared else _CLASSES_COMMENT}set -e
 
-# Fit the model and write it into a folder. {audience}
+# Fit the model{" and test it" if job.is_linear else ""}, and write it into a folder. {audience}
 {fit}
 
 # Ask it. A row that is asked again gets the same answer, and is not charged again.
@@ -164,7 +170,7 @@ def _linear_values(job: Job) -> dict[str, Any]:
         "public": _literal(job.public),
         "schema": f"Schema.load({_literal(job.schema)})" if job.schema is not None else None,
         "leave_out": _literal(list(job.leave_out)) if job.leave_out else None,
-        "test_share": "0" if job.units < _FEWEST_TESTED_UNITS else None,
+        "test_share": "0" if job.is_too_small_to_test else None,
     }
     lines = [f"    {name}={text},\n" for name, text in arguments.items() if text not in (None, "None")]
     return {"label": _literal(job.label), "arguments": "".join(lines), "folder": _literal(job.out / "published")}
