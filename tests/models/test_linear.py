@@ -231,6 +231,16 @@ def test_correlated_columns_do_not_make_a_fit_diverge():
 
 
 @pytest.mark.usefixtures("taped")
+def test_constant_columns_do_not_hide_how_the_others_go_together():
+    generator = np.random.default_rng(0)
+    X = np.hstack([generator.normal(size=(8000, 4)), np.full((8000, 4), 3.0)])
+    y = X[:, 0] + X[:, 1] - X[:, 2] + 0.5 * generator.normal(size=8000)
+    model = PrivateLinearRegression(bounds=(-8, 8), delta=1e-5, columns="learned").fit(X[:5000], y[:5000])
+    assert not model.is_constant_
+    assert model.score(X[5000:], y[5000:]) > 0.6  # the constant, where a score of noise had the variance of the others
+
+
+@pytest.mark.usefixtures("taped")
 def test_overdispersed_counts_have_a_wider_spread():
     generator = np.random.default_rng(0)
     X = generator.uniform(size=(20_000, 2))

@@ -56,6 +56,14 @@ class _MomentOfEveryRow(PrivateSums):
         return super().moment_rows(rows, np.arange(len(rows)), radius)
 
 
+class _ScoresAroundPrivateMean(PrivateSums):
+    """Centres scores on the private rows beside them, and not on made ones."""
+
+    def moment_rows(self, rows: Any, firsts: Any, radius: float) -> NDArray[np.float64]:
+        """Take the mean of these rows off, so that the scores of all move with one person: that is the mistake."""
+        return super().moment_rows(rows - rows.mean(axis=0), firsts, radius)
+
+
 class _MeasuredAgainForNothing(NoisyVectors):
     """Does not count the first release once there is a second: its means are thrown away where public rows are wrong.
 
@@ -168,6 +176,7 @@ LINEAR = (
     _bug("private_clipping", _ClippedToTheLongest),
     _bug("entrywise_clipping", _OneColumnAtATime),
     kind_bug("moment_of_every_row", "replay", _MomentOfEveryRow, PrivateSums, _moment_replayed),
+    kind_bug("scores_around_private_mean", "replay", _ScoresAroundPrivateMean, PrivateSums, _moment_replayed),
     kind_bug(
         "means_measured_again_for_nothing", "enumeration", _MeasuredAgainForNothing, NoisyVectors, _measured_again
     ),

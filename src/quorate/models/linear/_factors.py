@@ -33,7 +33,7 @@ _TERMS, _NEWTON_STEPS = 12, 12  # of the expansion of a correlation of scores, a
 _LARGEST_NEWTON_STEP, _LEAST_SLOPE = 0.3, 0.1
 _HIGHEST = 0.9995  # correlation of a normal copula
 _LEAST_VARIANCE = 0.02  # of scores, in any direction
-_FARTHEST_NORMAL = 9.0
+_FARTHEST_NORMAL, _NOTHING = 9.0, 1e-9
 
 
 def moment_entries(scores: int) -> int:
@@ -61,7 +61,10 @@ class _Number:
 
     @classmethod
     def of(cls, block: Block, chances: Floats) -> "_Number":
-        """Return the column with scores that have mean 0 and variance 1 over made rows."""
+        """Return the column with scores that have mean 0 over made rows, and a variance of at most about 1.
+
+        Scores are bounded, so that a column that is nearly constant has a small variance: what is seen of it is noise.
+        """
         if block.order == "all but the last":  # a missing value is drawn as one in the middle
             middle = int(np.searchsorted(np.cumsum(chances), 0.5))
             order = np.insert(np.arange(len(chances) - 1), min(middle, len(chances) - 1), len(chances) - 1)
@@ -71,8 +74,7 @@ class _Number:
         at_corners = (block.values[None] == block.corners[:, None]).all(axis=2).argmax(axis=1)
         corners = ndtri(levels[at_corners])
         scores = (block.values @ block.turn + block.start) @ corners
-        mean = float(chances @ scores)
-        return cls(block, chances, (corners - mean) / max(float(np.sqrt(chances @ (scores - mean) ** 2)), 1e-6))
+        return cls(block, chances, corners - float(chances @ scores))
 
     @property
     def slopes(self) -> Floats:
@@ -93,7 +95,7 @@ class _Number:
         return np.asarray(self.block.values[np.searchsorted(self._ends()[1:-1], normal)])
 
     def expansion(self) -> Floats:
-        """Return the Hermite coefficients of the score as a function of the normal number that draws it."""
+        """Return the Hermite coefficients of the score, at variance 1, in the normal number that draws it."""
         ends = self._ends()
         density = np.exp(-(ends**2) / 2) / np.sqrt(2 * np.pi)
         scores = self.block.values @ self.slopes + self.start
@@ -101,7 +103,7 @@ class _Number:
         for term in range(1, _TERMS + 1):
             coefficients.append(-float(scores @ np.diff(here * density)) / np.sqrt(term))
             before, here = here, (ends * here - np.sqrt(term - 1) * before) / np.sqrt(term)
-        return np.array(coefficients)
+        return np.array(coefficients) / max(float(np.linalg.norm(coefficients)), _NOTHING)
 
     def _ends(self) -> Floats:
         """Return the normal numbers between which each value is drawn."""
@@ -150,8 +152,9 @@ def _release_copula(
     )
     # Rows are clipped in all directions alike: the variances that are left say by how much.
     variances = np.maximum(np.diag(moment), _LEAST_KEPT)
-    noise /= float(variances.mean())
-    shrunk = _shrink_correlations(moment / np.sqrt(np.outer(variances, variances)), 2 * noise * np.sqrt(len(numbers)))
+    correlations = moment / np.sqrt(np.outer(variances, variances))
+    np.fill_diagonal(correlations, 1.0)
+    shrunk = _shrink_correlations(correlations, 2 * noise / float(variances.mean()) * np.sqrt(len(numbers)))
     return _root(_normal_correlations(shrunk, np.array([part.expansion() for part in numbers.values()])))
 
 
