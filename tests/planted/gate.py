@@ -414,6 +414,14 @@ def _labels_nested_if_all_are(sound: Any) -> Any:
     return read
 
 
+def _labels_of_a_frame_by_numpy(sound: Any) -> Any:
+    return lambda y: np.asarray(y).ravel() if hasattr(y, "columns") else sound(y)
+
+
+def _dictionaries_joined_by_arrow(sound: Any) -> Any:
+    return lambda column: column
+
+
 def _kinds_by_private_types(sound: Any) -> Any:
     return lambda model, X, schema=None: frame_module.FrameFormat.of(X)
 
@@ -461,6 +469,26 @@ def one_row_decides_all_labels(folder: Path) -> bool:
     return first[:2] != second[:2]
 
 
+def one_gap_decides_labels_of_a_frame(folder: Path) -> bool:
+    """Read long class codes of a frame, and once more where one is missing."""
+    classes = [100000000000000001, 100000000000000003]
+    frames = [pa.table({"y": [*classes, last]}) for last in (classes[0], None)]
+    first, second = (labels.class_codes(np.array(classes), frame).tolist() for frame in frames)
+    return first[:2] != second[:2]
+
+
+def one_value_keeps_rows_from_being_taken(folder: Path) -> bool:
+    """Take rows of a column whose parts have as many values as its indices count, and once more with one more."""
+    for last in (0, 27):
+        parts = [(range(100), [f"a{n}" for n in range(100)]), ([*range(27), last], [f"b{n}" for n in range(28)])]
+        arrays = [pa.DictionaryArray.from_arrays(np.array(i, dtype=np.int8), t[: max(i) + 1]) for i, t in parts]
+        try:
+            containers.take_arrow_rows(pa.chunked_array(arrays), np.arange(128))
+        except pa.ArrowInvalid:
+            return True
+    return False
+
+
 def one_gap_decides_held_out_columns(folder: Path) -> bool:
     """Put held-out truth values to a published model, and once more where one is missing."""
     model = LogisticRegression().fit([[0.0], [1.0]], [0, 1])
@@ -499,6 +527,18 @@ _BEHIND = (
         "labels are rows of a list only if all of them are",
         (labels, "_one_a_row", _labels_nested_if_all_are),
         one_row_decides_all_labels,
+    ),
+    _bug_behind(
+        "labels_of_a_frame_by_numpy",
+        "labels of a frame have the one type that NumPy finds",
+        (labels, "as_vector", _labels_of_a_frame_by_numpy),
+        one_gap_decides_labels_of_a_frame,
+    ),
+    _bug_behind(
+        "dictionaries_joined_by_arrow",
+        "dictionaries of a column's parts are joined before rows are taken",
+        (containers, "_plain_layout", _dictionaries_joined_by_arrow),
+        one_value_keeps_rows_from_being_taken,
     ),
     _bug_behind(
         "held_out_kinds_by_private_types",

@@ -5,6 +5,7 @@ import datetime as dt
 import json
 import sys
 import uuid
+from collections import deque
 from decimal import Decimal
 
 import numpy as np
@@ -25,9 +26,11 @@ from planted.gate import CELLS, classes_of_numpy, missing_labels_as_a_class, rep
 from quorate.auditing import entropy_tape
 from quorate.core.mechanisms import NoisyVectors, SparseHistogram
 from quorate.models.predictors import labels as labels_module
-from quorate.models.predictors.labels import declared_classes, target_numbers
+from quorate.models.predictors.labels import class_codes, declared_classes, target_numbers
+from quorate.models.students.points import labels_of
+from quorate.release.people import first_records
 from quorate.tables import Category, Date, FrameFormat, Number, Schema
-from quorate.tables.containers import open_table
+from quorate.tables.containers import as_table, list_values, open_matrix, open_table, take_arrow_rows
 from quorate.tables.features import AdditiveColumns
 from quorate.tables.persons import name_persons
 
@@ -119,6 +122,59 @@ def test_types_of_one_value_show_it_alike():
     assert name_persons(pa.array([0, 5], pa.time32("s"))) == name_persons([dt.time(), dt.time(0, 0, 5)]) == ["0", "5"]
     assert name_persons(TYPED["numpy >i4"]) == ["1", "100", "3"]
     assert open_table({"x": TYPED["pandas zones"]}).kinds == open_table({"x": MOMENTS}).kinds == {"x": "date"}
+
+
+def _in_parts(last):
+    """Return a column in two parts, whose dictionaries have 127 values together, or 128."""
+    parts = [[f"a{n}" for n in range(100)], [*(f"b{n}" for n in range(27)), last]]
+    return pa.chunked_array([pa.DictionaryArray.from_arrays(np.arange(len(p), dtype=np.int8) % 100, p) for p in parts])
+
+
+def test_one_value_more_in_a_dictionary_keeps_no_rows_from_being_taken():
+    rows = np.arange(128)[::-1]
+    for last in ("b0", "hiv"):
+        x = _in_parts(last)
+        expected = x.to_pylist()[::-1]
+        assert labels_of(x, rows) == expected
+        for table in (pa.table({"x": x}), {"x": x}):
+            taken = first_records(table, np.arange(128))
+            assert list_values(open_table(taken).columns["x"]) == expected[::-1]
+        assert as_table(pa.table({"x": x})).take(rows)["x"].to_pylist() == expected
+        assert open_table(as_table(pa.table({"x": x}))).kinds == {"x": "text"}
+    for column in (pa.array(["a", None], pa.string_view()), pa.array([1.5, None]).dictionary_encode()):
+        assert take_arrow_rows(column, np.array([1, 0])).to_pylist() == column.to_pylist()[::-1]
+
+
+CODES = [100000000000000001, 100000000000000003]
+IN_A_FRAME = {
+    "pandas": lambda labels: pd.DataFrame({"y": pd.array(labels, dtype="Int64")}),
+    "pandas arrow": lambda labels: pd.DataFrame({"y": pd.array(labels, dtype=pd.ArrowDtype(pa.int64()))}),
+    "polars": lambda labels: pl.DataFrame({"y": labels}),
+    "arrow": lambda labels: pa.table({"y": labels}),
+    "record batch": lambda labels: pa.record_batch({"y": pa.array(labels)}),
+    "masked": lambda labels: np.ma.array([[label or 5] for label in labels], mask=[[not label] for label in labels]),
+}
+
+
+@pytest.mark.parametrize("source", IN_A_FRAME)
+def test_one_gap_in_a_frame_of_labels_changes_no_other_label(source):
+    labels = [CODES[place % 2] for place in range(6)]
+    for gap in (labels[5], None):
+        y = IN_A_FRAME[source]([*labels[:5], gap])
+        assert class_codes(np.array(CODES), y)[:5].tolist() == [0, 1, 0, 1, 0]
+        assert target_numbers(y)[:5].tolist() == [float(label) for label in labels[:5]]
+
+
+def test_rows_in_a_sequence_are_read_each_by_itself():
+    rows = [[np.float32(0.1), 1], np.ma.array([5.0, 2.0], mask=[True, False]), np.array([0.1, 1], dtype="f2")]
+    for odd in (3.0, "x", [1], np.zeros(2)):
+        expected = open_matrix([*rows, [odd, 4]])
+        assert np.isnan(expected[1, 0])
+        for container in (tuple, deque):
+            table = container([*rows, [odd, 4]])
+            assert open_matrix(table).tobytes() == expected.tobytes()
+        for index, row in enumerate([*rows, [odd, 4]]):
+            assert open_matrix([row])[0].tobytes() == expected[index].tobytes()
 
 
 def test_one_text_among_targets_of_an_array_is_no_reason_to_refuse_them():
@@ -282,8 +338,6 @@ def test_one_float_among_labels_leaves_long_codes_apart():
         with entropy_tape(2):
             made.fit(X, y)
         codes.append(made.session_.answerer.ensemble.teachers)
-        from quorate.models.predictors.labels import class_codes
-
         codes[-1] = class_codes(made.classes_, y)[1:].tolist()
     assert codes[0] == codes[1]
     assert set(codes[0]) == {0, 1}

@@ -14,7 +14,7 @@ from sklearn.utils.validation import _num_samples
 from quorate.core.checks import check_count
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.privacy.claims import Claim, Total
-from quorate.tables.containers import is_arrow
+from quorate.tables.containers import is_arrow, take_arrow_rows
 from quorate.tables.persons import lasting_names, unit_numbers
 
 RECORD, PERSON = "record", "person"  # the unit of privacy
@@ -90,8 +90,8 @@ def _rows_of(private: Any) -> int:
 
 def _take_records(private: Any, chosen: NDArray[np.int64]) -> Any:
     if isinstance(private, Mapping):
-        return {name: _safe_indexing(column, chosen) for name, column in private.items()}
-    return private.take(chosen) if is_arrow(private) else _safe_indexing(private, chosen)
+        return {name: _take_records(column, chosen) for name, column in private.items()}
+    return take_arrow_rows(private, chosen) if is_arrow(private) else _safe_indexing(private, chosen)
 
 
 def loss_for_each_record(epsilon: float, delta: float, records: int) -> tuple[float, float]:

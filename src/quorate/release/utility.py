@@ -24,7 +24,7 @@ from quorate.release.people import RECORD
 from quorate.release.queries import MOST_LISTED, Marginals
 from quorate.release.synthetic import encode_one_hot
 from quorate.release.workloads.marginals import MarginalWorkload, weigh_queries
-from quorate.tables.containers import is_arrow
+from quorate.tables.containers import is_arrow, take_arrow_rows
 
 _MOST_ROWS = 100_000  # simulated records of one release
 _MOST_LEARNED = 20_000  # of those, what a classifier learns from and is tested on
@@ -138,7 +138,7 @@ def release_again(release: QueryRelease, records: Any, *, epsilon: float | None 
 
 
 def _take_rows(records: Any, rows: Integers) -> Any:
-    return records.take(rows) if is_arrow(records) else records[rows]
+    return take_arrow_rows(records, rows) if is_arrow(records) else records[rows]
 
 
 def _target_index(domain: Domain, target: str) -> int:

@@ -45,7 +45,7 @@ def _object_tables(names: Sequence[str], rows: Iterator[tuple[Any, ...]]) -> Ite
 
 @contextmanager
 def open_excel(path: Path) -> Iterator[Result]:
-    """Give the header of the first sheet of a workbook, and its rows, but for those without any value."""
+    """Give the header of the first sheet of a workbook, and its rows up to the last that has a value."""
     openpyxl = import_extra("openpyxl", "excel", use=f"{path}: reading Excel")
     unreadable = f"{path}: not a readable .xlsx file; it may be damaged, encrypted or misnamed"
     with foreign(unreadable), warnings.catch_warnings():
@@ -54,13 +54,28 @@ def open_excel(path: Path) -> Iterator[Result]:
     with closing(book):
         sheet = book.worksheets[0]
         sheet.reset_dimensions()  # which some programs write wrong
-        rows = (row for row in _sheet_rows(path, sheet) if any(value is not None for value in row))
+        rows = _without_margins(_sheet_rows(path, sheet))
         names = ["" if name is None else str(name).strip() for name in next(rows, ())]
         while names and not names[-1]:
             names.pop()
         if not names:
             raise InvalidInput(f"{path}: the first sheet is empty; its first row must name the columns")
         yield empty_texts(names), _object_tables(names, rows)
+
+
+def _without_margins(rows: Iterator[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+    """Yield rows without those before the first and behind the last that have a value.
+
+    An empty row between others is a record that misses all values: were it left out, one value would move those behind.
+    """
+    empty: int | None = None  # rows since the last that has a value; None before the first
+    for row in rows:
+        if any(value is not None for value in row):
+            yield from ((),) * (empty or 0)
+            yield row
+            empty = 0
+        elif empty is not None:
+            empty += 1
 
 
 def _sheet_rows(path: Path, sheet: Any) -> Iterator[tuple[Any, ...]]:
@@ -87,8 +102,11 @@ def _sheet_rows(path: Path, sheet: Any) -> Iterator[tuple[Any, ...]]:
     dates, spans, strings, open_source, row_of = parts
     with foreign(f"{path}: not a readable .xlsx file; it may be damaged"), open_source() as source:
         parser = Parser(source, strings, data_only=True, epoch=book.epoch, date_formats=dates, timedelta_formats=spans)
-        for _, cells in parser.parse():
+        previous = 0
+        for number, cells in parser.parse():
+            yield from ((),) * (number - previous - 1)  # rows that the file does not have, since they are empty
             yield row_of(cells, values_only=True)
+            previous = number
 
 
 @contextmanager

@@ -89,8 +89,8 @@ def is_frame(X: Any) -> bool:
 
 
 def is_arrow(X: Any) -> bool:
-    """Return whether this is a table or a record batch of Arrow."""
-    return isinstance(X, pa.Table | pa.RecordBatch)
+    """Return whether this is a table, a record batch or a column of Arrow."""
+    return isinstance(X, pa.Table | pa.RecordBatch | pa.Array | pa.ChunkedArray)
 
 
 def holds_objects(X: Any, name: Any) -> bool:
@@ -208,7 +208,14 @@ def _as_array(X: Any) -> NDArray[Any]:
     """Return an array, a filled sparse matrix or a list of rows as an array, of objects where values are none."""
     if hasattr(X, "toarray"):
         return np.asarray(X.toarray(order="C"))
-    return _list_matrix(X) if isinstance(X, list | tuple) else np.asarray(_without_mask(X))
+    return _list_matrix(list(X)) if _is_untyped(X) else np.asarray(_without_mask(X))
+
+
+def _is_untyped(X: Any) -> bool:
+    """Return whether these are rows in a sequence without a type of its own: in it NumPy would look for one of all."""
+    is_sequence = hasattr(X, "__getitem__") and hasattr(X, "__len__")
+    is_typed = isinstance(X, str | bytes | memoryview | Mapping) or hasattr(X, "dtype") or hasattr(X, "__array__")
+    return is_sequence and not is_typed
 
 
 def _without_mask(values: Any) -> Any:
@@ -345,9 +352,9 @@ def _list_matrix(rows: Sequence[Any]) -> NDArray[Any]:
 
 
 def _holds_numbers(row: Any) -> bool:
-    """Return whether a row of a list holds plain numbers alone."""
+    """Return whether a row of a list holds plain numbers alone, and none behind a mask."""
     if isinstance(row, np.ndarray):
-        return row.dtype.kind in _PLAIN
+        return row.dtype.kind in _PLAIN and not isinstance(row, np.ma.MaskedArray)
     return all(issubclass(kind, _NUMBERS) for kind in set(map(type, row))) if isinstance(row, list | tuple) else False
 
 
@@ -378,10 +385,10 @@ def as_table(frame: Any) -> pa.Table:
     ...
     quorate.core.errors.InvalidInput: a table must be a data frame or an Arrow table, with __arrow_c_stream__, got list
     """
-    if isinstance(frame, pa.Table):
-        return check_names(frame)
     if isinstance(frame, pa.RecordBatch):
-        return check_names(pa.Table.from_batches([frame]))
+        frame = pa.Table.from_batches([frame])
+    if isinstance(frame, pa.Table):
+        return pa.table([_plain_layout(column) for column in check_names(frame).columns], names=frame.column_names)
     if hasattr(frame, "iloc") or hasattr(frame, "get_column") or isinstance(frame, Mapping):
         check_names(pa.schema([(str(name), pa.null()) for name in column_names(frame)]).empty_table())
         return pa.table({str(name): column for name, column in open_table(frame).columns.items()})
@@ -392,7 +399,35 @@ def as_table(frame: Any) -> pa.Table:
     unreadable = "a table must be a data frame or an Arrow table; this one's columns cannot be read"
     with foreign(unreadable), warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
-        return check_names(pa.table(frame))
+        table = pa.table(frame)
+    return as_table(table)
+
+
+def take_arrow_rows(X: Any, rows: NDArray[np.int64]) -> Any:
+    """Return these rows of a table, a record batch or a column of Arrow."""
+    plain = _plain_layout(X) if isinstance(X, pa.Array | pa.ChunkedArray) else as_table(X)
+    return plain.take(pa.array(rows))
+
+
+def _plain_layout(column: Any) -> Any:
+    """Return an Arrow column whose rows can be taken: one of a dictionary or of views as plain values, others as is.
+
+    Arrow takes no rows of views. It joins the dictionaries of the parts of a column first, and fails where there are
+    more values than the type of its indices counts: one value would decide that.
+    """
+    kind = column.type
+    is_view = pa.types.is_string_view(kind) or pa.types.is_binary_view(kind)
+    if not is_readable(kind) or not (is_view or pa.types.is_dictionary(kind)):
+        return column
+    if kind_of_type(kind) == "text":
+        return raw_column(column)
+    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    return pa.chunked_array([chunk.dictionary.take(chunk.indices) for chunk in chunks], type=kind.value_type)
+
+
+def single_column(table: Any) -> Any:
+    """Return the only column of a frame in the container of its library."""
+    return next(iter(_column_containers(table).values()))
 
 
 def check_names(table: pa.Table) -> pa.Table:

@@ -32,7 +32,7 @@ import pyarrow.parquet
 from quorate.core.checks import check_choice
 from quorate.core.errors import InvalidInput
 from quorate.tables._sources import DATABASE, open_excel, open_query
-from quorate.tables.containers import Role, check_names, foreign
+from quorate.tables.containers import Role, as_table, check_names, foreign
 from quorate.tables.csv_files import FOUND, CsvFormat, csv_header, empty_texts, stream_csv
 from quorate.tables.csv_records import Irregularities
 
@@ -94,7 +94,7 @@ def read_table(
             )
     if table.num_rows == 0:
         raise InvalidInput(f"{_display_name(file)}: the table has no rows")
-    return table
+    return as_table(table)
 
 
 def table_files(paths: str | Path | Iterable[str | Path]) -> list[File]:

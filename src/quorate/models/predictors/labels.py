@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_consistent_length
 
 from quorate.core.arrays import Integers
 from quorate.core.errors import InvalidInput
-from quorate.tables.containers import list_values, open_column, open_matrix
+from quorate.tables.containers import is_frame, list_values, open_column, open_matrix, single_column
 from quorate.tables.reading import PLAIN_NUMBER
 from quorate.tables.values import canonical_text, object_texts, read_codes, read_numbers, read_texts
 
@@ -141,7 +141,9 @@ def as_vector(y: Any) -> Any:
         return vector
     message = "A column-vector y was passed when a 1d array was expected: it is read as one"
     warnings.warn(message, DataConversionWarning, stacklevel=4)
-    return np.asarray(vector).ravel()
+    if is_frame(vector):
+        return single_column(vector)  # as an array of one type, long whole numbers would be floats beside a gap
+    return vector.ravel() if isinstance(vector, np.ma.MaskedArray) else np.asarray(vector).ravel()
 
 
 def two_classes(classes: Any, X: Any, y: Any, *, instead: str) -> tuple[NDArray[Any], NDArray[np.int64]]:

@@ -218,7 +218,7 @@ def _is_plain(X: Any) -> bool:
     """Return whether scikit-learn makes a matrix of floats of this, or refuses it, by its type alone."""
     kind = getattr(X, "dtype", None)
     numbers = isinstance(kind, np.dtype) and (kind.kind in "iubc" or (kind.kind == "f" and kind.itemsize <= 8))
-    return numbers or hasattr(X, "toarray")
+    return (numbers and not isinstance(X, np.ma.MaskedArray)) or hasattr(X, "toarray")
 
 
 def fill_missing(X: Any) -> Any:

@@ -38,7 +38,7 @@ from quorate.models.predictors.records import check_matrix
 from quorate.models.saving.contract import SavedModel
 from quorate.models.selection._trials import Method, Scoring, choose_selection, plan_of, scoring_of
 from quorate.models.students.points import labels_of
-from quorate.tables.containers import as_table, is_arrow, is_frame
+from quorate.tables.containers import as_table, is_arrow, is_frame, open_matrix, take_arrow_rows
 from quorate.tables.features.words import as_counts
 from quorate.tables.persons import unit_numbers
 
@@ -263,7 +263,7 @@ class _Trials:
         """
         rows = as_table(X) if is_frame(X) and not (hasattr(X, "iloc") or hasattr(X, "get_column")) else X
         if not hasattr(rows, "shape"):
-            rows = np.asarray(rows) if hasattr(rows, "__array__") else np.array(rows, dtype=object)
+            rows = open_matrix(rows)
         if len(rows.shape) != 2 or rows.shape[1] < 1:
             raise InvalidInput(f"X must be a table of rows and columns, not an array of shape {rows.shape}")
         rows = as_counts(rows) if sparse.issparse(rows) else rows  # each row added up by itself
@@ -274,7 +274,7 @@ class _Trials:
             raise Infeasible(f"held_out={held_out:g} leaves one of both parts of {count} units empty")
         deal, scored = deal_units(units, count, teachers=1, held_out=scoring)
         fitted = np.sort(deal.rows)
-        take = rows.take if is_arrow(rows) else partial(take_rows, rows)
+        take = partial(take_arrow_rows if is_arrow(rows) else take_rows, rows)
         self._fitted = take(fitted), labels_of(y, fitted)
         self._scored = take(scored), labels_of(y, scored)
         self._people = {} if groups is None else {"groups": labels_of(groups, fitted)}

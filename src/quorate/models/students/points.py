@@ -10,6 +10,7 @@ from quorate.compute.ensemble import deal_units
 from quorate.core.checks import check_count
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.models.predictors import Predictions
+from quorate.tables.containers import is_arrow, take_arrow_rows
 from quorate.tables.persons import unit_numbers
 
 Points = NDArray[np.int64]
@@ -94,8 +95,8 @@ def labels_of(y: Any, rows: Rows) -> Any:
         raise InvalidInput("y is missing: one label is needed for each row of X")
     if hasattr(y, "iloc"):
         return y.iloc[rows].tolist()
-    if hasattr(y, "to_pylist"):  # of Arrow, whose values are no plain ones
-        return y.take(rows).to_pylist()
+    if is_arrow(y):  # whose values are no plain ones
+        return take_arrow_rows(y, rows).to_pylist()
     if isinstance(y, np.ndarray):
         values = y[rows].tolist()  # as if there had never been others: a type is wide enough for all
         return values if y.dtype == object else np.array(values)
