@@ -45,7 +45,7 @@ from quorate.core.estimator_calls import CALL
 from quorate.core.mechanisms import DistributedMax, NoisyMax
 from quorate.core.mechanisms.distributions import gaussian_pmf
 from quorate.models.predictors import PrivateClassifier
-from quorate.models.predictors._table_rows import Encoding, spill_rows
+from quorate.models.predictors._subsample import Encoding, spill_rows
 from quorate.tables import Label, Number, Schema
 from quorate.tables.files import TableStream
 from quorate.tables.persons import unit_numbers

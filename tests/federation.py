@@ -7,7 +7,7 @@ import numpy as np
 import quorate as qr
 from quorate.core.mechanisms import DistributedMax, NoisyMax
 from quorate.models.saving import load
-from quorate.models.saving.votes import mechanism_document
+from quorate.models.saving.documents import mechanism_document
 from quorate.service.sites._masks import Masks
 from quorate.service.sites._messages import Declaration
 from quorate.service.sites._site import Site

@@ -56,7 +56,7 @@ from quorate.core.mechanisms.noisy_max import binary_winner_renyi, winner_renyi
 from quorate.core.mechanisms.selection import ApproximateTrial, GaussianTrial
 from quorate.core.privacy.budget import to_quanta
 from quorate.models.concepts import Threshold, Thresholds
-from quorate.models.saving.votes import mechanism_document
+from quorate.models.saving.documents import mechanism_document
 from quorate.release.engines import expected_errors
 from quorate.release.engines._components import plan_marginals
 from quorate.release.queries import Marginals

@@ -32,7 +32,7 @@ from quorate.compute.ensemble.dealing import Dealer
 from quorate.compute.ensemble.electorate import Electorate
 from quorate.compute.ensemble.sources import SpilledRows
 from quorate.core.errors import ClusterLost
-from quorate.models.predictors._table_rows import Encoding, spill_rows
+from quorate.models.predictors._subsample import Encoding, spill_rows
 from quorate.tables import Label, Number, Schema
 from quorate.tables.files import TableStream, table_files, table_parts
 

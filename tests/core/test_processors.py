@@ -24,7 +24,7 @@ from quorate.core.mechanisms.noisy_max import binary_winner_renyi, winner_renyi
 from quorate.core.mechanisms.selection import GaussianTrial
 from quorate.core.mechanisms.sharp_majority import _cost
 from quorate.core.privacy import Budget
-from quorate.models.saving.votes import MECHANISMS as _MECHANISMS
+from quorate.models.saving.documents import MECHANISMS as _MECHANISMS
 
 SCRIPT = Path(artefacts.__file__)
 

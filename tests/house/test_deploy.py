@@ -18,7 +18,7 @@ from documents import ROOT
 from image_steps import environment_of, stages_of
 from quorate.cli.app import app
 from quorate.cli.serving import serve
-from quorate.service._routes import ROUTES
+from quorate.service._openapi import ROUTES
 from quorate.service._telemetry import Metrics
 
 yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")

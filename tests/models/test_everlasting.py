@@ -25,9 +25,8 @@ from quorate.core.requests import REFUSED
 from quorate.models.concepts import Intervals, Stumps, Thresholds
 from quorate.models.everlasting import EverlastingClassifier, Guarantee
 from quorate.models.everlasting._arrivals import Phase
-from quorate.models.everlasting._cuts import CutTeachers, fit_cuts
 from quorate.models.everlasting._seats import Seats, deal_seats
-from quorate.models.everlasting._teaching import teach
+from quorate.models.everlasting._teaching import CutTeachers, fit_cuts, teach
 from quorate.models.everlasting._terms import boost_terms, votes_terms
 
 # Ample room: at epsilon 8 and 4000 teachers a query at distance 1 from the boundary is answered, but for one in 10**12.

@@ -24,7 +24,7 @@ from quorate.models.concepts import (
     Thresholds,
 )
 from quorate.models.saving import PrivateFolder, PublishedFolder, open_folder
-from quorate.models.saving.hypotheses import HYPOTHESES, document_of, hypothesis_of
+from quorate.models.saving.documents import HYPOTHESES, document_of, hypothesis_of
 
 METHODS = ("agnostic", "universal", "stable", "pure", "semi-private")
 

@@ -30,8 +30,7 @@ from quorate.core.errors import BudgetSpent
 from quorate.core.mechanisms.noisy_vector import ROUNDING_VARIANCE, discrete_delta
 from quorate.core.privacy import Cost
 from quorate.models.knn._ballots import Labels, Levels, Shares, Terms
-from quorate.models.knn._blocks import Block, query_factors, record_factors
-from quorate.models.knn._kernel import LONGEST, Kernel, Space
+from quorate.models.knn._kernel import LONGEST, Block, Kernel, Space, query_factors, record_factors
 from quorate.models.knn._units import Units
 from quorate.planner import Plan
 

@@ -23,9 +23,8 @@ from quorate.core.arrays import Integers
 from quorate.core.errors import BudgetSpent, QuorateError
 from quorate.core.mechanisms import Answers
 from quorate.models.knn._ballots import Levels
-from quorate.models.knn._blocks import Block, query_factors
 from quorate.models.knn._gpu import DeviceCounter
-from quorate.models.knn._kernel import Kernel, Space
+from quorate.models.knn._kernel import Block, Kernel, Space, query_factors
 from quorate.models.knn._session import Nearby
 from quorate.models.knn._units import Units
 

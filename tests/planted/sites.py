@@ -20,7 +20,7 @@ from quorate.core.privacy import Budget, Cost
 from quorate.core.requests import Asked
 from quorate.models.predictors import PrivateClassifier
 from quorate.models.saving import load, save
-from quorate.models.saving.votes import mechanism_document
+from quorate.models.saving.documents import mechanism_document
 from quorate.service.sites._masks import Masked, Masks, unmasked
 from quorate.service.sites._messages import About, Batch, Counted, Declaration, Enrolled, Mode
 from quorate.service.sites._site import Site

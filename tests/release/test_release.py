@@ -35,7 +35,7 @@ from quorate.models.concepts import (
     Threshold,
     Thresholds,
 )
-from quorate.models.saving.hypotheses import concept_of, document_of
+from quorate.models.saving.documents import concept_of, document_of
 from quorate.release import Columns, QueryRelease, Workload
 from quorate.release.domain import SealedCounts
 from quorate.release.queries import Marginals, Matrix, Prefixes, Ranges, Rows

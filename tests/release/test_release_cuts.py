@@ -18,9 +18,8 @@ from quorate.models.concepts import Thresholds
 from quorate.release import Columns, GrowingRelease
 from quorate.release.auto_cuts import AutoCuts, find_cuts
 from quorate.tables import Category, Number
-from quorate.tables._ordered_floats import keys_of_numbers, number_of_key, shortest_decimal
 from quorate.tables.cells import NumberCells
-from quorate.tables.cut_tree import STAGES, CutTree, most_cells
+from quorate.tables.cut_tree import STAGES, CutTree, keys_of_numbers, most_cells, number_of_key, shortest_decimal
 
 VALUES = (0.0, -0.0, 1.0, 7.25, -3.0, 1e9, math.inf, -math.inf, math.nan, 5e-324)
 

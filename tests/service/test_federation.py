@@ -28,7 +28,7 @@ from quorate.cli import main
 from quorate.core.errors import SiteRefused
 from quorate.core.mechanisms import DistributedMax, NoisyMax
 from quorate.models.saving import load
-from quorate.models.saving.votes import mechanism_document
+from quorate.models.saving.documents import mechanism_document
 from quorate.service.sites import Card, FederatedClassifier, Keys, Sites
 from quorate.service.sites._keys import Card as CardOfKeys
 from quorate.service.sites._messages import Counted, Enrolled

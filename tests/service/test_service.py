@@ -23,7 +23,7 @@ from quorate.service._batcher import RequestBatcher
 from quorate.service._errors import PROBLEMS, Refused, code_of, error_body
 from quorate.service._http import Departure, Pace
 from quorate.service._inputs import SchemaInputs
-from quorate.service._routes import ROUTES
+from quorate.service._openapi import ROUTES
 from quorate.service._telemetry import LineFormatter, Log, log_config
 from quorate.tables import Category, Schema
 from service_client import LOCAL, call, features, in_process, running

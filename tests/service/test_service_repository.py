@@ -22,8 +22,8 @@ from quorate.service import Settings
 from quorate.service._app import make_app
 from quorate.service._auth import OWNER, Access
 from quorate.service._documents import DOCUMENTS
+from quorate.service._openapi import ROUTES
 from quorate.service._reading import model_view
-from quorate.service._routes import ROUTES
 from quorate.service._settings import ORDERS
 from quorate.service._telemetry import Log
 from quorate.service._worker import Folders, open_models

@@ -23,7 +23,7 @@ from quorate.core.privacy import Budget
 from quorate.core.requests import Asked, Request
 from quorate.core.session import Session
 from quorate.models.saving import load
-from quorate.models.saving.votes import mechanism_document
+from quorate.models.saving.documents import mechanism_document
 from quorate.service.sites._masks import Masks, unmasked
 from quorate.service.sites._messages import Batch, Declaration
 from quorate.service.sites._site import Site

@@ -27,7 +27,7 @@ from quorate.compute.ensemble import Ensemble, sources
 from quorate.compute.ensemble.sources import SpilledRows
 from quorate.compute.learners import Deal
 from quorate.core.checks import check_bytes
-from quorate.models.predictors._table_rows import Encoding
+from quorate.models.predictors._subsample import Encoding
 from quorate.tables import Label, Number, Schema
 from quorate.tables.files import TableStream, table_files
 

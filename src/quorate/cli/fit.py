@@ -223,7 +223,7 @@ def _write_report(method: Method, fitted: Fitted, bill: dict[str, Any], path: Pa
 
 def _curves(curves: Any, fitted: Fitted, bill: Mapping[str, Any]) -> dict[str, Any]:
     """Return the curves of a linear model for its report, with the names of the table's columns."""
-    from quorate.cli.fit_linear import named_curves
+    from quorate.cli.fit_models import named_curves
 
     classes = bill.get("classes", ())
     return {

@@ -173,7 +173,7 @@ def make_domain(subject: Any, public: Any, columns: Any = None) -> Domain:
 def read_domain(values: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> tuple[Any, Domain]:
     """Return the subject and the domain of `Domain.to_state`."""
     if "concept" in values:
-        from quorate.models.saving.hypotheses import concept_of  # noqa: PLC0415
+        from quorate.models.saving.documents import concept_of  # noqa: PLC0415
 
         concept = concept_of(values["concept"])
         return concept, make_domain(concept, arrays["public"])

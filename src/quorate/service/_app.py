@@ -37,7 +37,7 @@ from quorate.service._http import (
     refusal_response,
 )
 from quorate.service._infer import Infer
-from quorate.service._openapi import openapi_document
+from quorate.service._openapi import ROUTES, RouteInfo, openapi_document
 from quorate.service._reading import (
     budget_document,
     budget_figures,
@@ -47,7 +47,6 @@ from quorate.service._reading import (
     share_document,
 )
 from quorate.service._repository import Repository, refusal_of
-from quorate.service._routes import ROUTES, RouteInfo
 from quorate.service._settings import Settings
 from quorate.service._telemetry import CONTENT_TYPE, Log, Metrics
 from quorate.service._tracing import Traces

@@ -6,20 +6,68 @@ counts the units in all present cells, and those without a number. What is known
 many units are divided for the next stage. A cell that is not divided is counted again, so no stage is lost for it.
 
 A unit is in one cell of a stage, or has no number. Replacing it moves two counts by 1: PROOF.md, step 3. All
-else is post-processing of noisy counts.
+else is post-processing of noisy counts. Floats are divided in their order as whole numbers.
 """
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from decimal import ROUND_CEILING, Context, Decimal, localcontext
 from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from quorate.core.arrays import Floats, Integers
-from quorate.tables._ordered_floats import NEXT_TO_0, divide_range, keys_of_numbers, number_of_key, shortest_decimal
+
+NEXT_TO_0 = 5e-324
+_DIGITS = 17  # of a decimal: as many tell any two floats apart
+_TOP = np.uint64(2**63)
+
+Keys = NDArray[np.uint64]
+
+
+def keys_of_numbers(values: Floats) -> Keys:
+    """Return whole numbers in the order of the values, without those that are no number."""
+    bits = (values[~np.isnan(values)] + 0.0).view(np.int64)  # -0.0 becomes 0.0
+    return (bits ^ ((bits >> 63) & np.int64(2**63 - 1))).view(np.uint64) ^ _TOP
+
+
+def number_of_key(key: int) -> float:
+    """Return the number of a key."""
+    bits = np.array([key], dtype=np.uint64) ^ _TOP
+    signed = bits.view(np.int64)
+    return float((signed ^ ((signed >> 63) & np.int64(2**63 - 1))).view(np.float64)[0])
+
+
+def divide_range(low: float, high: float, parts: int) -> list[float]:
+    """Return the inner ends of `parts` ranges between two finite floats, each with as many floats as the others.
+
+    Between two powers of two the ranges have one width. Ends that fall together are left out.
+    """
+    first, last = (int(keys_of_numbers(np.array([end]))[0]) for end in (low, high))
+    keys = [first + (last - first) * index // parts for index in range(1, parts)]
+    return sorted({number_of_key(key) for key in keys if first < key < last})
+
+
+def shortest_decimal(low: float, width: float) -> float:
+    """Return the number of fewest decimals that is not below `low` and less than `width` above it.
+
+    The number next to 0 stays, so that 0 has a cell of its own.
+    """
+    if not math.isfinite(low) or low == NEXT_TO_0:
+        return low
+    with localcontext(Context()):  # not the caller's, which may have fewer digits, or raise where some are lost
+        lower, upper = Decimal(repr(low)), Decimal(repr(low)) + Decimal(width)
+        first = max(lower.adjusted(), upper.adjusted()) + 1
+        for index in range(first, first - _DIGITS, -1):
+            number = lower.scaleb(-index).to_integral_value(ROUND_CEILING).scaleb(index)
+            if number < upper:
+                return float(number) + 0.0  # -0.0 becomes 0.0
+    return low
+
 
 _PARTS = (4, 4, 8)  # into which a cell is divided after each stage but the last
 STAGES = len(_PARTS) + 1

@@ -12,8 +12,7 @@ import numpy as np
 
 from quorate.compute.learners.backends import Array, Backend
 from quorate.core.arrays import Floats, Integers
-from quorate.models.knn._blocks import Batch, Block
-from quorate.models.knn._kernel import Kernel
+from quorate.models.knn._kernel import Batch, Block, Kernel
 
 _SCORES = 2**23  # of queries and records, worked on at once
 

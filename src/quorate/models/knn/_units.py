@@ -19,9 +19,8 @@ from quorate.core.ballots import Ballots
 from quorate.core.errors import InvalidInput
 from quorate.core.estimator_calls import one_thread
 from quorate.core.rows import usable_cores
-from quorate.models.knn._blocks import BLOCK_ROWS, Batch, Block
 from quorate.models.knn._gpu import DeviceCounter
-from quorate.models.knn._kernel import Kernel, Points
+from quorate.models.knn._kernel import BLOCK_ROWS, Batch, Block, Kernel, Points
 
 _EXACT = 2**24 - 1  # up to which 32-bit floats hold all whole numbers
 _LARGEST_TOP = 255  # of weights: the squares of all that a unit has on 256 queries stay below 2**24

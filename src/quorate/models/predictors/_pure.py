@@ -27,7 +27,7 @@ from quorate.models.predictors._pure_relabel import PureRelabelling
 from quorate.models.predictors._stable import StableChoice, check_calibration, flip
 from quorate.models.predictors.concept_classifier import ConceptClassifier, UnitRows, fit_concept_teachers
 from quorate.models.predictors.records import check_auto_counts, check_jobs
-from quorate.models.saving.hypotheses import CONCEPTS
+from quorate.models.saving.documents import CONCEPTS
 
 _MOST = 500.0  # of epsilon that is made use of: its exponential is still a float
 _SHARES = tuple(0.5 * 0.9**step for step in range(140))

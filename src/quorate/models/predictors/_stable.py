@@ -30,7 +30,7 @@ from quorate.core.privacy.cost import float_up, text_up
 from quorate.core.session import Session
 from quorate.models.concepts import Concept, Hypothesis
 from quorate.models.predictors.concept_classifier import Calibration, ConceptClassifier, UnitRows
-from quorate.models.saving.hypotheses import CONCEPTS
+from quorate.models.saving.documents import CONCEPTS
 
 _DOWN = 1 - 1e-9
 

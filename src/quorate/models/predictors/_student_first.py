@@ -37,7 +37,7 @@ from quorate.models.predictors.labels import class_codes
 from quorate.models.predictors.records import Predictions, allows_missing, check_records
 from quorate.models.predictors.sklearn_compat import KeepsPublished
 from quorate.models.saving.contract import State
-from quorate.models.saving.votes import mechanism_document, mechanism_of, put_teachers, read_teachers
+from quorate.models.saving.documents import mechanism_document, mechanism_of, put_teachers, read_teachers
 from quorate.planner import plan_student_first
 from quorate.tables.frames import named_matrix
 

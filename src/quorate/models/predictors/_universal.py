@@ -41,7 +41,7 @@ from quorate.models.predictors._agnostic import RelabelledSample, RelabellingCla
 from quorate.models.predictors.concept_classifier import UnitRows
 from quorate.models.predictors.records import Predictions
 from quorate.models.saving.codecs import from_plain
-from quorate.models.saving.hypotheses import document_of, hypothesis_of
+from quorate.models.saving.documents import document_of, hypothesis_of
 
 
 @dataclass(eq=False, repr=False)

@@ -28,7 +28,7 @@ from quorate.models.predictors.labels import declared_classes
 from quorate.models.predictors.records import allows_missing, check_auto_counts, check_jobs, check_records, is_auto
 from quorate.models.predictors.scores import Scoring, Threshold, check_threshold
 from quorate.models.saving.contract import Outputs, Spending, State
-from quorate.models.saving.votes import mechanism_document, mechanism_of, put_teachers, read_teachers
+from quorate.models.saving.documents import mechanism_document, mechanism_of, put_teachers, read_teachers
 from quorate.planner import ON_NO_QUORUM, Plan, plan
 from quorate.planner.classes import by_class, check_prior, takes_class_weight
 from quorate.planner.trial import LearnerChoice, Trial

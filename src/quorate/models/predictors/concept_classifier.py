@@ -25,8 +25,7 @@ from quorate.models.predictors.base import QuorateClassifier, SessionClassifier
 from quorate.models.predictors.labels import two_classes
 from quorate.models.predictors.records import check_matrix, fill_missing
 from quorate.models.saving.contract import State
-from quorate.models.saving.hypotheses import concept_of, document_of, hypothesis_of
-from quorate.models.saving.votes import mechanism_document, mechanism_of
+from quorate.models.saving.documents import concept_of, document_of, hypothesis_of, mechanism_document, mechanism_of
 from quorate.tables.persons import unit_numbers
 
 NO_LABEL = -1  # of a place without a row

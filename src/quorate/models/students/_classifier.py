@@ -35,7 +35,7 @@ from quorate.models.predictors.base import QuorateClassifier, TeacherSettings
 from quorate.models.predictors.labels import class_codes, declared_classes
 from quorate.models.predictors.records import allows_missing, check_records, fill_missing, is_auto
 from quorate.models.saving.contract import Outputs, Spending, State
-from quorate.models.saving.votes import mechanism_document, mechanism_of
+from quorate.models.saving.documents import mechanism_document, mechanism_of
 from quorate.models.students.points import Labelled, k_centre_points, labels_of, margins, random_points, split_units
 from quorate.planner import Plan
 from quorate.tables.containers import Role

@@ -21,7 +21,7 @@ from quorate.models.concepts.stumps import named_condition, rule_text
 from quorate.models.predictors.concept_classifier import ConceptModel, UnitRows, fill_unit_rows
 from quorate.models.predictors.records import check_matrix
 from quorate.models.saving.contract import Spending, State
-from quorate.models.saving.hypotheses import document_of, hypothesis_of
+from quorate.models.saving.documents import document_of, hypothesis_of
 from quorate.models.students.points import random_points
 from quorate.tables.containers import is_frame
 

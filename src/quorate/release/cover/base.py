@@ -23,7 +23,7 @@ from quorate.models.concepts import (
     Stumps,
     Thresholds,
 )
-from quorate.models.saving.hypotheses import document_of
+from quorate.models.saving.documents import document_of
 from quorate.release.domain import Domain, as_list, check_listable
 from quorate.release.queries import Queries, Rows, Whole
 from quorate.release.queries.base import check_whole

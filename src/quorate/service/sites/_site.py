@@ -24,7 +24,7 @@ from quorate.core.privacy import Cost
 from quorate.core.privacy.budget import charged_together
 from quorate.core.requests import Admitted, Asked
 from quorate.models.predictors import PrivateClassifier
-from quorate.models.saving.votes import mechanism_of
+from quorate.models.saving.documents import mechanism_of
 from quorate.service.sites._masks import Masks
 from quorate.service.sites._messages import MODES, About, Batch, Counted, Declaration, Mode
 

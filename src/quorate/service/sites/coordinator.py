@@ -25,7 +25,7 @@ from quorate.core.mechanisms.base import QueryMechanism
 from quorate.core.mechanisms.distributed_max import NoisyTotals
 from quorate.core.privacy import best_order
 from quorate.models.predictors import PrivateClassifier
-from quorate.models.saving.votes import mechanism_document, mechanism_of
+from quorate.models.saving.documents import mechanism_document, mechanism_of
 from quorate.planner import Plan
 from quorate.service.sites._keys import Card, Keys
 from quorate.service.sites._masks import unmasked

@@ -9,6 +9,6 @@ Each has private rows, and most have public rows and new ones to ask about. They
 `quorate datasets` writes them as CSV files.
 """
 
-from quorate.tables.datasets._tables import Dataset, bank, census, hospital, triage
+from quorate.tables.datasets.generated import Dataset, bank, census, hospital, triage
 
 __all__ = ["Dataset", "bank", "census", "hospital", "triage"]
