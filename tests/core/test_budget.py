@@ -134,7 +134,7 @@ def test_reservations_settle_once_and_within_bounds():
     assert budget.remaining().renyi == 0.75
     with pytest.raises(InvalidInput, match="settled already"):
         reservation.settle(0)
-    with pytest.raises(InvalidInput, match="count must be a whole number of at least 0, not -1"):
+    with pytest.raises(InvalidInput, match="count must be a whole number of at least 0, got -1"):
         budget.reserve(Cost(renyi=0.1), times=4).settle(-1)
 
 
@@ -168,7 +168,7 @@ def test_a_budget_cannot_be_duplicated(duplicate):
         ({"epsilon": 1.0, "delta": 1e-6, "slack": 1e-6}, "slack is set aside from delta=1e-06 and must be below it"),
         ({"epsilon": 1.0, "delta": 0.0, "order": 2.0}, "delta = 0 is kept at order infinity, not 2.0"),
         ({"epsilon": 0.1, "delta": 1e-6, "order": 2.0}, "order 2 leaves nothing to spend"),
-        ({"epsilon": True, "delta": 1e-6}, "epsilon must be a positive finite number, not True"),
+        ({"epsilon": True, "delta": 1e-6}, "epsilon must be a positive finite number, got True"),
     ],
 )
 def test_bad_budgets_are_refused(arguments, text):

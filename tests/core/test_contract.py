@@ -97,14 +97,14 @@ def test_costs_rise_with_the_target_and_meet_it(name):
 
 BAD_VOTES = [
     ([[1, 2, -3]], "votes must be counts of at least 0 that sum to teachers="),
-    ([[1.0, 2.0]], "votes must be whole numbers of an integer type, not float64"),
-    ([[True, False]], "votes must be whole numbers of an integer type, not bool"),
+    ([[1.0, 2.0]], "votes must be whole numbers of an integer type, got float64"),
+    ([[True, False]], "votes must be whole numbers of an integer type, got bool"),
     ([["1", "2"]], "votes must be whole numbers of an integer type"),
     ([1, 2], "votes must be a matrix"),
     ([[5]], "votes must be a matrix"),
     ([[[5, 5]]], "votes must be a matrix"),
     ([[2**63, 2]], "votes must"),
-    ([[None, 2]], "votes must be whole numbers of an integer type, not object"),
+    ([[None, 2]], "votes must be whole numbers of an integer type, got object"),
 ]
 
 
@@ -112,7 +112,7 @@ BAD_VOTES = [
 @pytest.mark.parametrize(("votes", "text"), BAD_VOTES)
 def test_bad_votes_are_refused(name, votes, text):
     if name == "noisy_max_of_three" and np.asarray(votes).shape == (1, 2):
-        text = "votes must have one column for each of the 3 classes, not 2"
+        text = "votes must have one column for each of the 3 classes, got 2"
     with pytest.raises(InvalidInput) as caught:
         fresh(name).answers(votes)
     assert text in str(caught.value)

@@ -131,17 +131,17 @@ def test_best_order_is_best():
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        (lambda: to_epsilon(1.0, order=1.0, delta=1e-6), "order must be a Renyi order: above 1, or infinity, not 1.0"),
+        (lambda: to_epsilon(1.0, order=1.0, delta=1e-6), "order must be a Renyi order: above 1, or infinity, got 1.0"),
         (
             lambda: to_epsilon(math.nan, order=2.0, delta=1e-6),
-            "renyi must be a Renyi divergence of at least 0, not nan",
+            "renyi must be a Renyi divergence of at least 0, got nan",
         ),
-        (lambda: to_epsilon(-1.0, order=2.0, delta=1e-6), "renyi must be a Renyi divergence of at least 0, not -1.0"),
-        (lambda: to_epsilon(1.0, order=2.0, delta=0.0), "delta must be above 0 and below 1, not 0.0"),
-        (lambda: to_capacity(-1.0, delta=1e-6, order=2.0), "epsilon must be a positive finite number, not -1.0"),
-        (lambda: to_capacity(math.nan, delta=1e-6, order=2.0), "epsilon must be a positive finite number, not nan"),
-        (lambda: to_capacity("1", delta=1e-6, order=2.0), "epsilon must be a positive finite number, not '1'"),
-        (lambda: gaussian_renyi(scale=0.0, order=2.0), "scale must be a positive finite number, not 0.0"),
+        (lambda: to_epsilon(-1.0, order=2.0, delta=1e-6), "renyi must be a Renyi divergence of at least 0, got -1.0"),
+        (lambda: to_epsilon(1.0, order=2.0, delta=0.0), "delta must be above 0 and below 1, got 0.0"),
+        (lambda: to_capacity(-1.0, delta=1e-6, order=2.0), "epsilon must be a positive finite number, got -1.0"),
+        (lambda: to_capacity(math.nan, delta=1e-6, order=2.0), "epsilon must be a positive finite number, got nan"),
+        (lambda: to_capacity("1", delta=1e-6, order=2.0), "epsilon must be a positive finite number, got '1'"),
+        (lambda: gaussian_renyi(scale=0.0, order=2.0), "scale must be a positive finite number, got 0.0"),
     ],
 )
 def test_bad_parameters_are_named(call, text):

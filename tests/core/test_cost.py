@@ -82,7 +82,7 @@ def test_a_model_that_has_moved_has_no_cost_but_where_it_is(tmp_path):
     classifier = fitted()
     left = classifier.session_
     qr.save(classifier, tmp_path / "model")
-    with pytest.raises(qr.BudgetSpent, match="moved into a folder"):
+    with pytest.raises(qr.BudgetSpent):
         left.quote(FAR)
     assert classifier.cost(FAR[:2]).payable == 2
 

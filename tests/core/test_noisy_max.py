@@ -347,9 +347,9 @@ def test_the_smallest_scale_is_found_for_odd_costs(cost):
 def test_confident_max_refuses_nonsense():
     good = {"teachers": 9, "classes": 2, "threshold": 6, "test_scale": 3.0, "winner_scale": 1.5}
     for change, text in (
-        ({"charge": "never"}, "charge must be 'split' or 'joint', not 'never'"),
-        ({"threshold": -1}, "threshold must be a whole number of at least 0, not -1"),
-        ({"classes": 1}, "classes must be a whole number of at least 2, not 1"),
+        ({"charge": "never"}, "charge must be 'split' or 'joint', got 'never'"),
+        ({"threshold": -1}, "threshold must be a whole number of at least 0, got -1"),
+        ({"classes": 1}, "classes must be a whole number of at least 2, got 1"),
     ):
         with pytest.raises(InvalidInput) as caught:
             ConfidentMax(**{**good, **change})

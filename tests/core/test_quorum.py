@@ -148,10 +148,10 @@ def test_off_the_tail_event_only_the_plurality_is_answered():
         ({"table": (ONE, ONE, 5)}, "table must fall strictly"),
         ({"price": 1e-9, "table": (ONE, ONE - 20181, 5)}, "table costs more than price"),
         ({"table": (ONE, 0)}, "a level of the table must be a whole number of at least 1"),
-        ({"teachers": 0}, "teachers must be a whole number of at least 1, not 0"),
-        ({"no_quorums": 1.5}, "no_quorums must be a whole number of at least 1, not 1.5"),
+        ({"teachers": 0}, "teachers must be a whole number of at least 1, got 0"),
+        ({"no_quorums": 1.5}, "no_quorums must be a whole number of at least 1, got 1.5"),
         ({"order": 1.0}, "order must be a Renyi order"),
-        ({"threshold_scale": -1.0}, "threshold_scale must be a positive finite number, not -1.0"),
+        ({"threshold_scale": -1.0}, "threshold_scale must be a positive finite number, got -1.0"),
     ],
 )
 def test_a_false_claim_cannot_be_made(change, text):
@@ -167,7 +167,7 @@ def test_infeasible_targets_say_what_would_work():
     needed = int(str(caught.value).split("at least ")[1].split(" ")[0])
     made = Quorum.calibrate(epsilon=1.0, delta=1e-6, teachers=needed, no_quorums=20)
     assert made.answer_probability((needed + 1) // 2 - 1) >= 0.99
-    with pytest.raises(InvalidInput, match=r"delta must be above 0 and below 1, not 0\.0"):
+    with pytest.raises(InvalidInput, match=r"delta must be above 0 and below 1, got 0\.0"):
         Quorum.calibrate(epsilon=1.0, delta=0.0, teachers=100, no_quorums=20)
     with pytest.raises(Infeasible, match="out of reach"):
         made.distance(answer_rate=1.0)

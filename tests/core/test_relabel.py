@@ -304,7 +304,7 @@ def test_relabelling_is_charged_before_it_is_drawn():
 
 
 def test_refusals():
-    with pytest.raises(InvalidInput, match=r"concept must be a class of quorate\.models\.concepts, not str"):
+    with pytest.raises(InvalidInput, match=r"concept must be a class of quorate\.models\.concepts, got str"):
         Relabel(concept="thresholds", kappa=1.0)
     with pytest.raises(InvalidInput, match="kappa must be a positive finite number"):
         Relabel(concept=Thresholds(), kappa=0.0)

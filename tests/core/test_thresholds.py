@@ -204,7 +204,7 @@ def test_quorum_needs_less_than_its_rivals():
         ),
         (
             lambda: StabilityTest.calibrate(epsilon=1.0, delta=1e-6, teachers=10**5, no_quorums=5, calibration="x"),
-            "calibration must be 'tight' or 'paper', not 'x'",
+            "calibration must be 'tight' or 'paper', got 'x'",
         ),
         (
             lambda: BetweenThresholds.calibrate(epsilon=1.0, delta=1e-6, teachers=10**5, no_quorums=5, calibration="x"),

@@ -259,7 +259,7 @@ def test_no_caller_has_the_name_under_which_a_model_keeps_its_own_state():
     X, y = [[0.0], [1.0]] * 2000, [0, 1] * 2000
     classifier = PrivateClassifier(epsilon=2.0, teachers=200, queries=10, aggregator="noisy_max").fit(X, y)
     for ask in (classifier.predict, classifier.cost):
-        with pytest.raises(InvalidInput, match="caller must not be 'online': a model keeps its own state under"):
+        with pytest.raises(InvalidInput, match="caller must not be 'online'"):
             ask([[1.0]], caller=OWN_CALLER)
     assert classifier.predict([[1.0]], caller="on-line").labels.size == 1
 
@@ -348,9 +348,9 @@ def test_bounds_of_a_regression_are_two_numbers(bounds):
 
 def test_private_rows_that_are_given_as_public_ones_are_warned_of():
     X, y = np.random.default_rng(0).normal(size=(4000, 2)), [0, 1] * 2000
-    with pytest.warns(UserWarning, match="the private rows are given as public ones, which are not protected"):
+    with pytest.warns(UserWarning, match="the public rows are the private rows"):
         PrivateLogisticRegression(classes=[0, 1]).fit(X, y, public=X)
-    with pytest.warns(UserWarning, match="the private rows are given as public ones, which are not protected"):
+    with pytest.warns(UserWarning, match="the public rows are the private rows"):
         PrivateClassifier(epsilon=4.0, teachers=100, queries=10, classes=[0, 1]).fit(X, y, public=X)
 
 

@@ -201,10 +201,10 @@ def test_dimensions_and_growth():
 
 def test_refusals_speak_of_shapes_and_not_of_values():
     with pytest.raises(
-        InvalidInput, match=r"X must be a matrix of numbers with 2 columns, not float64 of shape \(1, 1\)"
+        InvalidInput, match=r"X must be a matrix of numbers with 2 columns, got float64 of shape \(1, 1\)"
     ):
         Stumps(features=2).dichotomies([[1.0]])
-    with pytest.raises(InvalidInput, match=r"y must be 1 whole numbers, 0 or 1, .* not float64 of shape \(1,\)"):
+    with pytest.raises(InvalidInput, match=r"y must be 1 whole numbers, 0 or 1, .* got float64 of shape \(1,\)"):
         Thresholds().fit_erm([1.0], [0.5])
     with pytest.raises(InvalidInput, match="X must be finite numbers"):
         Threshold(1.0).predict([math.nan])

@@ -172,7 +172,7 @@ def test_copies_are_refused():
 
 
 BAD = [
-    ({"epsilon": 0.0}, "epsilon must be a positive finite number, not 0.0"),
+    ({"epsilon": 0.0}, "epsilon must be a positive finite number, got 0.0"),
     ({"query_epsilon": -1.0}, "query_epsilon must be a positive finite number"),
     ({"delta": 0.0}, "delta must be above 0 and below 1"),
     ({"query_delta": 1.0}, "delta must be above 0 and below 1"),

@@ -1144,7 +1144,7 @@ def test_public_rows_of_other_columns_are_named():
         model.fit(frame, y, public=frame[["age"]])
     with pytest.raises(InvalidInput, match="the same columns: they come in another order"):
         model.fit(frame, y, public=frame[["dose", "age"]])
-    with pytest.raises(InvalidInput, match="epsilon must be a positive finite number, not '1'"):
+    with pytest.raises(InvalidInput, match="epsilon must be a positive finite number, got '1'"):
         model.set_params(epsilon="1").fit(X, y, public=X)
 
 

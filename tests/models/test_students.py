@@ -526,8 +526,8 @@ WITH_A_GAP = np.array([[0.0, np.nan]] * 10)
     [
         ({}, None, "needs public points"),
         ({"mode": "label-private"}, np.zeros((5, 2)), "makes its own public points"),
-        ({"mode": "private"}, np.zeros((5, 2)), "mode must be one of transfer, label-private, not 'private'"),
-        ({"points": "nearest"}, np.zeros((5, 2)), "points must be one of random, margin, k-centre, not 'nearest'"),
+        ({"mode": "private"}, np.zeros((5, 2)), "mode must be one of transfer, label-private, got 'private'"),
+        ({"points": "nearest"}, np.zeros((5, 2)), "points must be one of random, margin, k-centre, got 'nearest'"),
         ({"queries": 0}, np.zeros((5, 2)), "queries must be a whole number of at least 1"),
         ({}, np.zeros((5, 3)), "3 features"),
         ({}, np.zeros((0, 2)), "0 sample"),

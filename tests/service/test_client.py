@@ -172,7 +172,7 @@ def test_a_call_that_was_given_up_goes_on_under_its_id():
         assert client.predict(ROWS, id=error.value.id).labels.tolist() == LABELS
         assert model.session.left == spent
         assert len(set(wire.bodies)) == 1
-        with pytest.raises(IdReused, match="this id was used for another request"):
+        with pytest.raises(IdReused):
             client.predict([[9.0, 9, 9]] * 5, id=error.value.id)
 
 

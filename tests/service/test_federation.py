@@ -173,7 +173,7 @@ def test_a_federation_is_saved_and_goes_on_from_its_folder(federation, tmp_path,
     monkeypatch.setattr(electorate_of(other), "document", lambda: forged)
     damaged = qr.save(other, tmp_path / "damaged")
     other.session_.close()
-    with pytest.raises(qr.InvalidInput, match="sites have priced another mechanism"):
+    with pytest.raises(qr.InvalidInput, match="the sites priced"):
         load(damaged)
 
 

@@ -313,7 +313,7 @@ def test_no_private_record_is_refused(tmp_path):
 def test_parquet_written_by_pandas_has_no_index(tmp_path):
     pd.DataFrame({"a": [1, 2]}, index=[5, 3]).to_parquet(tmp_path / "t.parquet")
     assert read_table(tmp_path / "t.parquet", role="query").column_names == ["a"]
-    with pytest.raises(InvalidInput, match="role must be one of private, public, query, not 'secret'"):
+    with pytest.raises(InvalidInput, match="role must be one of private, public, query, got 'secret'"):
         read_table(tmp_path / "t.parquet", role="secret")
 
 
@@ -600,7 +600,7 @@ def test_a_schema_of_numbers_looks_at_names_alone(values):
         ('{"columns": {"a": {"kind": "number", "centre": 0, "spread": 0}}}', "spread must be a positive finite number"),
         (
             '{"columns": {"a": {"kind": "number", "missing": "zero"}}}',
-            "missing must be one of refuse, indicator, not 'zero'",
+            "missing must be one of refuse, indicator, got 'zero'",
         ),
         ('{"columns": {"a": {"kind": "category"}}}', "column 'a': a category needs its list of categories"),
         (

@@ -94,7 +94,7 @@ def _rows(name: str, values: object) -> Integers:
     except ValueError:
         raise InvalidInput(f"{name} must hold as many whole numbers in every play") from None
     if rows.dtype.kind not in "iub" or rows.ndim not in {1, 2} or rows.size == 0:
-        raise InvalidInput(f"{name} must hold whole numbers, one play a row, not {rows.dtype} of shape {rows.shape}")
+        raise InvalidInput(f"{name} must hold whole numbers, one play a row, got {rows.dtype} of shape {rows.shape}")
     if int(rows.max()) >= 2**63:
         raise InvalidInput(f"{name} must hold whole numbers below 2**63")
     return rows.astype(np.int64).reshape(len(rows), -1)
@@ -222,7 +222,7 @@ def _scores(name: str, values: object) -> Floats:
 def _bound(codes: Codes, orders: Orders, *, delta: float, confidence: float, splits: int) -> Bound:
     delta, confidence = check_delta(delta), check_rate("confidence", confidence)
     if not 0 < confidence < 1:
-        raise InvalidInput(f"confidence must lie between 0 and 1, not {confidence!r}")
+        raise InvalidInput(f"confidence must lie between 0 and 1, got {confidence!r}")
     splits = check_count("splits", splits)
     plays = min(codes.first.size, codes.second.size)
     if plays < 8:

@@ -162,7 +162,7 @@ def audit_terms(
     The three attempts share the error that `confidence` leaves.
     """
     if plays < 1000:
-        raise InvalidInput(f"plays must be at least 1000, not {plays!r}")
+        raise InvalidInput(f"plays must be at least 1000, got {plays!r}")
     confidence = 1 - (1 - confidence) / 3
     cutoff = terms.cutoff
     room = max(1, cutoff.allowed - int(4 / cutoff.epsilon))

@@ -1,3 +1,3 @@
-"""What every guarantee rests on: privacy accounting, noise, mechanisms, the ledger and the session."""
+"""The trusted core of every guarantee: privacy accounting, noise, mechanisms, the ledger and the session."""
 
 __all__: list[str] = []

@@ -153,7 +153,7 @@ class SystemNoise:
     def _take(self, kind: Literal["laplace", "gaussian"], scale: float, size: int) -> Integers:
         scale, size = check_positive("scale", scale), check_count("size", size, least=0)
         if scale > _LARGEST_SCALE:
-            raise InvalidInput(f"scale must be at most 2**40, not {scale!r}")
+            raise InvalidInput(f"scale must be at most 2**40, got {scale!r}")
         with self._lock:
             _check_generator()
             buffer = self._buffers.get((kind, scale))

@@ -1,4 +1,4 @@
-"""What a session may have in it: a secret ballot, or answers that are drawn from the records one by one."""
+"""Answerers draw the answers of a session: by a vote of teachers, or from the records one query at a time."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
@@ -20,23 +20,23 @@ Mechanism = QueryMechanism | ThresholdMechanism
 
 
 class Answerer(Protocol):
-    """What answers new queries: it knows how many it can pay for, draws them, and can go on after a restart.
+    """The interface of objects that charge for new queries and draw their answers.
 
-    State that an answer depends on, such as the noise of a run or a hypothesis, is in the ledger before `draw` returns.
-    An answerer that can prepare the next queries meanwhile also has `draws`, which takes blocks of rows as they are
-    needed and yields answers, in parts of any size, up to the first row that has none.
+    An answerer continues after a restart: the state of an answer, such as the noise of a run or a hypothesis, is in
+    the ledger before `draw` returns. An answerer that can prepare later queries while it draws also has `draws`. That
+    method takes blocks of rows lazily and yields answers, in parts of any size, up to the first unanswered row.
     """
 
     def open(self, budget: Budget | None, ledger: "Ledger | None") -> None:
-        """Begin to answer from this budget: anew, or with the state that the ledger has from an earlier session."""
+        """Start answering from this budget; restore the state of an earlier session if the ledger has one."""
 
     def affordable(self, limit: int) -> int:
-        """Return how many of so many queries may be drawn, at least 1; raise `BudgetSpent` or `RunEnded` for none."""
+        """Return how many queries, from 1 to `limit`, can be drawn; raise `BudgetSpent` or `RunEnded` if none can."""
 
     def draw(self, X: Any) -> Answers:
-        """Charge for these queries and answer them; where the budget or the run ends among them, the first of them.
+        """Charge for these queries and answer them, up to the one at which the budget or the run ends.
 
-        A query that is refused while others after it are answered has the label `REFUSED`.
+        A refused query that precedes an answered one has the label `REFUSED`.
         """
 
     def row_cost(self) -> Cost:
@@ -47,35 +47,44 @@ class Answerer(Protocol):
         """Whether each no-quorum costs `row_cost` and nothing else does, and `draw` ends where the budget does."""
 
     def move(self, ledger: "Ledger") -> None:
-        """Leave the state in a ledger, with which a copy of this answerer will go on. Draw nothing more here."""
+        """Write the state to a ledger, for a copy of this answerer to continue from. Draw nothing more here."""
 
     def close(self) -> None:
-        """Let go of what stands outside this process: an electorate's connections. Draw nothing more."""
+        """Close connections of the electorate to other processes. Draw nothing more."""
 
 
 class Votes:
-    """Answers by a secret ballot: an ensemble, and the mechanism that counts for it."""
+    """An answerer that counts the votes of an ensemble and releases the result through a mechanism.
+
+    Parameters
+    ----------
+    ensemble
+        The teachers, which return sealed counts.
+    mechanism
+        The mechanism that releases an answer from the counts. It must be the one that the electorate declares, if any.
+    """
 
     def __init__(self, ensemble: BallotSource, mechanism: Mechanism) -> None:
-        declared = getattr(ensemble.electorate, "mechanism", None)  # to those who pay for the counts
+        # Sites of a federation pay for the counts themselves, so they price a mechanism beforehand.
+        declared = getattr(ensemble.electorate, "mechanism", None)
         if declared is not None and declared != mechanism:  # service/sites/PROOF.md, step 3
             raise InvalidInput(
-                "sites have priced another mechanism than the one that would count their ballots: make this model anew "
-                "with FederatedClassifier.from_sites, or 'quorate site join'"
+                "the mechanism must be the one that the sites priced; create this model with "
+                "FederatedClassifier.from_sites or 'quorate site join'"
             )
         self.ensemble, self.mechanism = ensemble, mechanism
         self.run: Run | None = None
         self._budget: Budget
 
     def open(self, budget: Budget | None, ledger: "Ledger | None") -> None:
-        """Open the run of a threshold mechanism, or go on with the one whose secret noise the ledger has."""
+        """Open the run of a threshold mechanism, or resume the run whose secret noise is in the ledger."""
         assert budget is not None
         self._budget = budget
         if isinstance(self.mechanism, ThresholdMechanism):
             (self.run,) = open_runs([self.mechanism], budget, ledger)
 
     def row_cost(self) -> Cost:
-        """Return what a no-quorum of a run costs, or a query and its answer."""
+        """Return the cost of a no-quorum of a run, or that of a query with its answer."""
         order = self._budget.order
         if isinstance(self.mechanism, ThresholdMechanism):
             return self.mechanism.no_quorum_cost(order)
@@ -83,11 +92,11 @@ class Votes:
 
     @property
     def stops_at_last_no_quorum(self) -> bool:
-        """Whether each no-quorum is paid for, and nothing else is. A run that redraws ends where its budget does."""
+        """Whether no-quorums are all that is charged. A run that redraws its threshold noise ends with its budget."""
         return isinstance(self.mechanism, ThresholdMechanism) and not self.mechanism.redraws
 
     def affordable(self, limit: int) -> int:
-        """Return how many queries may be counted, so that no ballot is counted in vain."""
+        """Return how many queries can be paid for, so that no ballot is counted without an answer."""
         if isinstance(self.mechanism, ThresholdMechanism):
             if self.run is not None and self.run.no_quorums_left == 0:
                 raise RunEnded(f"the run has met its {self.mechanism.no_quorums} no-quorums")
@@ -95,15 +104,16 @@ class Votes:
         return _payable(self._budget, self.row_cost(), max(1, self._paid_by_others(limit)))
 
     def _paid_by_others(self, limit: int) -> int:
-        """Return how many of so many queries those could pay for who price the counts: they pay for all, or for none.
+        """Return how many queries, at most `limit`, the sites of a federation can pay for.
 
-        At least 1 is asked for nevertheless: by now they may be able to pay, or else they say who cannot.
+        The caller still draws one query if the result is 0. A site may have budget again by then, and otherwise its
+        refusal names it.
         """
-        payable = getattr(self.ensemble.electorate, "payable", None)  # sites have it
+        payable = getattr(self.ensemble.electorate, "payable", None)
         return limit if payable is None else min(limit, int(payable()))
 
     def quote(self, limit: int) -> tuple[int, Cost]:
-        """Return how many of so many new queries are sure to be paid for, and what they cost at most."""
+        """Return how many of `limit` new queries the budget surely pays for, and their largest cost."""
         if self.run is not None:
             return self.run.quote(limit)
         assert isinstance(self.mechanism, QueryMechanism)
@@ -111,11 +121,11 @@ class Votes:
         return _quote(self._budget, self.mechanism.query_cost(order) + self.mechanism.answer_cost(order), limit)
 
     def draw(self, X: Any) -> Answers:
-        """Count the ballots, and release what the mechanism makes of them."""
+        """Count the ballots and release the mechanism's answers."""
         return release_votes(self.ensemble, X, self._release)
 
     def draws(self, batches: Iterable[Any]) -> Iterator[Answers]:
-        """Do so with batches in turn, up to the first query that has no answer. The next may be counted meanwhile."""
+        """Yield the answers of each batch, up to the first unanswered query. The next batch may be counted ahead."""
         return release_votes_each(self.ensemble, batches, self._release)
 
     def _release(self, votes: NDArray[np.int64]) -> Answers:
@@ -125,20 +135,32 @@ class Votes:
         return self.mechanism.answers(votes, budget=self._budget)
 
     def move(self, ledger: "Ledger") -> None:
-        """End the run here, and leave its secret noise in the ledger."""
+        """End the run in this process and write its secret noise to the ledger."""
         if self.run is not None:
             ledger.keep_run(self.run.end())
 
     def close(self) -> None:
-        """Let go of what the electorate has open."""
+        """Close the connections of the electorate."""
         self.ensemble.close()
 
 
 class OneByOne:
-    """Answers that are drawn from the records anew for every query, each at the same cost, or at none without a budget.
+    """An answerer that draws each answer from the records independently, at one fixed cost.
 
-    `draw` must not fail: an answer in its place would have another law, and an error would speak of the records.
-    `records` are those that it reads, for a folder to keep; `drawn` counts the answers of this process.
+    Parameters
+    ----------
+    draw
+        Draws the label of one row. It must not fail: an error would reveal something about the records, and a
+        substitute answer would have another distribution.
+    cost
+        The cost of one answer. Answers are free if the session has no budget.
+    records
+        The records that `draw` reads, which a saved model stores.
+
+    Attributes
+    ----------
+    drawn
+        The number of answers that this process has drawn.
     """
 
     stops_at_last_no_quorum = False
@@ -149,11 +171,11 @@ class OneByOne:
         self._budget: Budget | None = None
 
     def open(self, budget: Budget | None, ledger: "Ledger | None") -> None:
-        """Answer from this budget; there is no other state."""
+        """Set the budget, which is the only state."""
         self._budget = budget
 
     def row_cost(self) -> Cost:
-        """Return what each answer costs."""
+        """Return the cost of one answer, zero without a budget."""
         return Cost(0.0) if self._budget is None else self.cost
 
     def affordable(self, limit: int) -> int:
@@ -161,11 +183,11 @@ class OneByOne:
         return limit if self._budget is None else _payable(self._budget, self.cost, limit)
 
     def quote(self, limit: int) -> tuple[int, Cost]:
-        """Return how many of so many new queries can be paid for, and what they cost."""
+        """Return how many of `limit` new queries the budget pays for, and their cost."""
         return (limit, Cost(0.0)) if self._budget is None else _quote(self._budget, self.cost, limit)
 
     def draw(self, X: Any) -> Answers:
-        """Charge for all, then draw them one by one."""
+        """Charge for all queries, then draw their answers one by one."""
         if self._budget is not None:
             self._budget.spend(self.cost, times=len(X))
         self.drawn += len(X)
@@ -173,14 +195,14 @@ class OneByOne:
         return Answers(labels=labels, spent=self.cost.times(len(X)))
 
     def move(self, ledger: "Ledger") -> None:
-        """Leave nothing: the budget and the answers are all there is."""
+        """Do nothing: the ledger already has the budget and the answers."""
 
     def close(self) -> None:
-        """Do nothing: all of it is in this process."""
+        """Do nothing: this answerer has no connections."""
 
 
 def open_runs(mechanisms: Sequence[ThresholdMechanism], budget: Budget, ledger: "Ledger | None") -> list[Run]:
-    """Return the runs of these mechanisms: those whose secret noises the ledger has, or new ones that are paid for."""
+    """Resume the runs whose secret noises are in the ledger; otherwise open new runs and charge the budget."""
     noises = () if ledger is None else ledger.runs()
     if len(noises) != len(mechanisms) or any(mechanism.redraws for mechanism in mechanisms):
         return [mechanism.open(budget) for mechanism in mechanisms]

@@ -1,7 +1,8 @@
-"""A batch of requests on its way through a session, in three steps: `admit`, `draw`, `keep`.
+"""A batch of requests, which a session answers in three steps: `admit`, `draw`, `keep`.
 
-A request that came twice with one id is answered once. Requests of callers with a share of the budget are drawn one by
-one, since each pays from its own share; all other new queries are drawn together, in blocks that are kept one by one.
+A request that arrives twice under one id is answered once. A caller with a share of the budget pays from that share, so
+its requests are drawn separately. All other new queries are drawn together, in blocks; each block is kept before the
+next is drawn.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -43,13 +44,13 @@ class Batch:
     requests
         The requests, in the order of their replies.
     asked
-        What the memory knows of each request: its caller, the names of its queries, its id.
+        The caller, the id and the digests of the queries of each request, for the memory.
     answerer, budget
-        Who draws answers, and what pays for them.
+        The answerer that draws answers, and the budget that pays for them.
     memory, ledger
-        Where answers are kept; the ledger is None where they are kept in this process alone.
+        The store of answers. The ledger is None if answers are kept in this process alone.
     block
-        How many queries are drawn before their answers are kept.
+        The number of queries that are drawn before their answers are kept.
     """
 
     def __init__(
@@ -69,15 +70,15 @@ class Batch:
         self._answerer, self._budget, self._memory, self._ledger, self._block = answerer, budget, memory, ledger, block
         self._firsts = firsts_of(asked)
         self._results: dict[int, Admitted | QuorateError] = {}
-        self._shares: dict[int, SetAside] = {}  # by request: what is set aside for a caller with a share
+        self._shares: dict[int, SetAside] = {}  # by request: the reservation of a caller with a share
         self._labels: dict[Query, int] = {}  # recalled, or drawn and kept
         self._unkept: dict[Query, int] = {}  # drawn and not kept yet
         self._recalled = 0
-        self._refusals: dict[int | None, BudgetSpent] = {}  # by part: why it was cut short
+        self._refusals: dict[int | None, BudgetSpent] = {}  # by part: the error that ended it early
         self._tally = Tally(budget)
 
     def admit(self) -> None:
-        """Register the requests, and recall the answers that their callers were given before."""
+        """Register the requests and recall the answers that their callers received before."""
         unique = [index for index, first in enumerate(self._firsts) if index == first]
         admitted = self._memory.admit([self.asked[index] for index in unique])
         self._results = dict(zip(unique, admitted, strict=True))
@@ -92,7 +93,7 @@ class Batch:
         self._recalled = len(self._labels)
 
     def draw(self) -> None:
-        """Draw answers to the queries that have none; a draw that fails lets go of the whole batch."""
+        """Draw answers to the unanswered queries; a draw that fails withdraws the whole batch."""
         positions = self._first_positions()
         for part, queries in self._parts(positions).items():
             payer = self._tally if part is None else self._open_allowance(part)
@@ -104,7 +105,7 @@ class Batch:
                 self._tally.include(payer.caller, payer.used)
 
     def keep(self) -> None:
-        """Keep the answers and the outcomes of the requests, with what each caller has used."""
+        """Keep the answers, the outcomes of the requests and the use of each caller's share."""
         if not self.waiting:
             return
         requests = [self.asked[index] for index in self.waiting]
@@ -118,7 +119,7 @@ class Batch:
             self._results[index] = outcome if isinstance(outcome, QuorateError) else Admitted({}, outcome)
 
     def replies(self) -> list[Replies | QuorateError]:
-        """Return the reply to each request, or why it has none."""
+        """Return the reply to each request, or its error."""
         waiting = set(self.waiting)
 
         def reply(first: int) -> Replies | QuorateError:
@@ -128,7 +129,7 @@ class Batch:
         return [reply(first) for first in self._firsts]
 
     def _first_positions(self) -> dict[Query, tuple[int, int]]:
-        """Return the request and the row where each query stands first."""
+        """Return the first request and row at which each query occurs."""
         positions: dict[Query, tuple[int, int]] = {}
         for index in self.waiting:
             for row, query in enumerate(self.asked[index].queries):
@@ -136,7 +137,7 @@ class Batch:
         return positions
 
     def _parts(self, positions: Mapping[Query, tuple[int, int]]) -> dict[int | None, list[Query]]:
-        """Return the new queries that are drawn together: by request for callers with a share, None for the others."""
+        """Group the new queries into parts: one for each request of a caller with a share, None for all others."""
         parts: dict[int | None, list[Query]] = {}
         for query, (index, _) in positions.items():
             if query not in self._labels:
@@ -149,15 +150,15 @@ class Batch:
 
     @contextmanager
     def _withdraw_on_failure(self, payer: Payer) -> Iterator[None]:
-        """Withdraw the whole batch where a draw fails: its other requests may be asked again.
+        """Withdraw the whole batch if a draw fails, so that its other requests can be asked again.
 
-        Answers that were drawn before are kept, so that they are not paid for twice. Rows of a request that fails alone
-        are counted; else no quota and no rate would limit them.
+        Answers that were already drawn are kept, so that nobody pays for them twice. The rows of a request that fails
+        alone still count against its quota and rate; otherwise failing requests would have no limit.
         """
         try:
             yield
         except LedgerRefused:
-            raise  # the ledger would not take this either
+            raise  # The ledger would refuse the withdrawal too.
         except Exception as error:
             if isinstance(payer, Allowance):
                 self._tally.include(payer.caller, payer.at_risk)
@@ -169,7 +170,7 @@ class Batch:
             raise
 
     def _draw_blocks(self, part: int | None, X: Any, queries: list[Query], payer: Payer) -> dict[Query, int]:
-        """Draw answers block by block, each kept before the next is drawn, and return those of the last block."""
+        """Draw answers block by block, keep each block before the next, and return the answers of the last block."""
         unkept, start = dict[Query, int](), 0
         while start < len(queries):
             if len(unkept) >= self._block or (unkept and isinstance(payer, Tally)):
@@ -185,25 +186,25 @@ class Batch:
             pairs = zip(queries[start:], answers.labels.tolist(), strict=False)
             unkept |= {query: label for query, label in pairs if label != REFUSED}
             self.spent += answers.spent or Cost(0.0)
-            start += len(answers.labels)  # the rest is drawn next: answers may cost less than was set aside for them
+            start += len(answers.labels)  # Answers may cost less than was reserved, so the rest is tried next.
         return unkept
 
 
 def is_about_one(error: Exception) -> bool:
-    """Return whether an error may be about one request: an invalid query, or an exception in user code.
+    """Return whether one request may have caused an error: an invalid query, or an exception in user code.
 
-    Other errors of ours are about all requests: a ledger, or a site, that cannot be used.
+    All other errors of this package concern every request, such as a ledger or a site that cannot be used.
     """
     return not isinstance(error, QuorateError) or isinstance(error, InvalidInput)
 
 
 def advance_progress(answers: Answers) -> None:
-    """Advance the progress bar, where there is one."""
+    """Advance the progress bar, if one is shown."""
     if (line := LINE.get()) is not None:
         line.advance(len(answers.labels))
 
 
 def explain_end(error: QuorateError) -> BudgetSpent:
-    """Return the end of a budget or of a run as the error that callers see."""
+    """Return the error that callers see when a budget or a run ends."""
     kind = type(error) if isinstance(error, BudgetSpent) else BudgetSpent
     return kind(f"{error}. Queries answered before can be asked again")

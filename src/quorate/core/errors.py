@@ -119,7 +119,7 @@ class InvalidInput(QuorateError, ValueError):
     >>> qr.Budget(epsilon=-1.0, delta=1e-6)
     Traceback (most recent call last):
     ...
-    quorate.core.errors.InvalidInput: epsilon must be a positive finite number, not -1.0
+    quorate.core.errors.InvalidInput: epsilon must be a positive finite number, got -1.0
     """
 
     code = "invalid_input"

@@ -1,7 +1,7 @@
-"""What comes to a session and what leaves it, and what is remembered of both: a repeated query gets its answer again.
+"""Requests to a session, its replies, and the memory of both: a repeated query gets its earlier answer.
 
-A caller that repeats a query pays nothing. This is also a defence: noisy answers to one query, drawn over and over,
-would average the noise away.
+A caller that repeats a query pays nothing. This is also a defence, because the average of many noisy answers to one
+query would have little noise.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,21 +18,21 @@ from quorate.core.privacy import Cost
 from quorate.core.rows import join_rows, named_rows, query_digests, row_digest, take_rows
 
 NO_QUORUM = -1  # in place of a label: the teachers did not agree
-REFUSED = -2  # in an outcome: the budget could not pay for the query, and it was not put to the vote
+REFUSED = -2  # in an outcome: the budget could not pay for the query, and no votes were counted
 
-OWN_CALLER = "online"  # under which a model keeps what it goes on from: a ledger never forgets it
+OWN_CALLER = "online"  # Reserved caller name for the model's own state; a ledger never compacts its answers.
 
-_KEPT = 2**20  # answers kept in a process; a query whose answer was dropped is asked, and paid for, again
-_MANY = 256  # rows of a request from which on it is faster to look all of them up at once
+_KEPT = 2**20  # answers kept in a process; a query whose answer was dropped is charged again
+_MANY = 256  # rows; above this number it is faster to look up a request as one array
 
 
-Query = tuple[str, bytes]  # who asked, and the digest of what
+Query = tuple[str, bytes]  # the caller, and the digest of the query
 Outcome = list[int]  # a label for each query of a request, NO_QUORUM or REFUSED
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request as a memory knows it: its caller, digests of its queries, its id and the digest of it all."""
+    """The identity of a request for a memory: its caller, the digests of its queries, its id and the whole digest."""
 
     caller: str
     queries: Sequence[bytes]
@@ -42,9 +42,16 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class SetAside:
-    """What is set aside of a caller's share: no-quorums, and cost in quanta of divergence; None where it has no limit.
+    """The part of a caller's share that is reserved for a request; None for a limit that the share does not have.
 
-    `spent` says that the share itself is used up, and not only what others have set aside of it.
+    Attributes
+    ----------
+    no_quorums
+        The number of no-quorums.
+    cost
+        The cost, in quanta of divergence.
+    spent
+        Whether the share is used up, rather than reserved for the caller's other requests.
     """
 
     no_quorums: int | None
@@ -54,9 +61,9 @@ class SetAside:
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """What is known of a request before anything is drawn: answers to some of its queries, or its whole outcome.
+    """An admitted request: the remembered answers to its queries, or its outcome if it was answered before.
 
-    `reserved` is set aside for its caller, where that has a share of its own.
+    `reserved` is the reservation of a caller with a share of the budget, and None for other callers.
     """
 
     answers: Mapping[bytes, int]
@@ -66,11 +73,22 @@ class Admitted:
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """What a batch of queries would cost now. Nothing was asked, and nothing is spent.
+    """The present cost of a batch of queries. A quote asks nothing and spends nothing.
 
-    Of the `queries`, those that this caller asked before and those that stand twice in the batch are `repeated`, and
-    free. At least `payable` of the others can be paid for, which takes at most the share `takes` of the whole budget;
-    the share `left` is left of it. Where only no-quorums are paid for, more are answered if the teachers agree.
+    If only no-quorums are charged, more queries than `payable` are answered when the teachers agree.
+
+    Attributes
+    ----------
+    queries
+        The number of queries in the batch.
+    repeated
+        The number that is free: queries that this caller asked before, and repetitions within the batch.
+    payable
+        The number of new queries that the budget surely pays for.
+    takes
+        The largest share of the whole budget that the payable queries cost.
+    left
+        The share of the whole budget that is left now.
 
     >>> print(Quote(queries=600, repeated=100, payable=400, takes=0.4, left=0.41))
     600 queries: 100 free repetitions, 500 new. At least 400 new ones can be paid for, with at most 40.00% of the \
@@ -85,7 +103,7 @@ class Quote:
 
     @property
     def refused(self) -> int:
-        """How many queries may be refused, at most."""
+        """The largest number of queries that may be refused."""
         return self.queries - self.repeated - self.payable
 
     def __str__(self) -> str:
@@ -98,43 +116,48 @@ class Quote:
 
 
 class Memory(Protocol):
-    """Where answers are kept: in this process, or in a `quorate.core.ledger.Ledger`."""
+    """The interface of a store of answers: in this process, or in a `quorate.core.ledger.Ledger`."""
 
     def recall(self, caller: str, queries: Iterable[bytes]) -> Mapping[Query, int]:
-        """Return the answers that this caller was given to these queries. Nothing is counted."""
+        """Return the answers that this caller received to these queries, without counting them as requests."""
 
     def admit(self, requests: Sequence[Asked]) -> list[Admitted | QuorateError]:
-        """Return what is known of each request, or why it is refused; the ids of the others are taken by this."""
+        """Register each request and its id, and return it with its remembered answers, or the error that refuses it."""
 
     def keep(
         self, answers: Mapping[Query, int], labels: dict[Query, int], requests: Sequence[Asked]
     ) -> list[Outcome | QuorateError]:
-        """Keep fresh answers, add to `labels` those that stand, and return the outcomes of requests that end here."""
+        """Keep new answers, add the kept ones to `labels`, and return the outcomes of these completed requests."""
 
     def withdraw(self, requests: Sequence[Asked], used: Mapping[str, Sequence[int]], *, counted: bool) -> None:
-        """Undo the admission of requests of which nothing leaves, but for what callers may have `used`.
+        """Undo the admission of requests that get no answer.
 
-        Their rows stay `counted`, or are counted no more.
+        Parameters
+        ----------
+        requests
+            The requests.
+        used
+            The part of each caller's share that may have been used, which stays charged.
+        counted
+            Whether the rows still count against the callers' quotas and rates.
         """
 
 
 def outcome_of(request: Asked, labels: Mapping[Query, int]) -> Outcome:
-    """Return the outcome of a request: what is not known was refused."""
+    """Return the outcome of a request; a query without a label was refused."""
     return [labels.get((request.caller, query), REFUSED) for query in request.queries]
 
 
-def reused(request: Asked) -> IdReused:
-    """Return the error for an id that was used before, for something else."""
-    return IdReused(
-        "this id was used for another request: a request has an id of its own, and keeps it when it is sent again"
-    )
+def id_reused_error() -> IdReused:
+    """Return the error for an id of an earlier, different request."""
+    return IdReused("id must be new for a new request; repeat an id only to send the same request again")
 
 
 class KeptAnswers:
-    """Answers kept in this process, the oldest dropped first.
+    """A memory in this process, which drops the oldest answers first.
 
-    Rows of a few columns are their own names, and need no digest until a ledger takes the answers over. Those of large
-    requests are kept as arrays.
+    Rows of a few columns serve as their own keys and get a digest only when a ledger takes over the answers. Rows of
+    large requests are kept as arrays.
     """
 
     def __init__(self) -> None:
@@ -143,15 +166,15 @@ class KeptAnswers:
         self._rows: AnsweredRows | None = None
 
     def names(self, X: Any) -> list[bytes]:
-        """Return the rows themselves where they are short, with a byte before that no digest has room for."""
+        """Return the bytes of short rows after a prefix byte, so that none is as long as a digest; else the digests."""
         return named_rows(X) if _is_narrow(X) else query_digests(X)
 
     def takes_rows(self, X: Any) -> bool:
-        """Return whether these queries are best looked up all at once, in `rows`."""
+        """Return whether these queries should be looked up as one array, in `rows`."""
         return len(X) >= _MANY and _is_narrow(X) and (self._rows is None or self._rows.columns == X.shape[1])
 
     def rows(self, columns: int) -> AnsweredRows:
-        """Return all answers to rows of so many columns as one table."""
+        """Return the table of all answers to rows of this number of columns."""
         if self._rows is None:
             self._rows = AnsweredRows(columns=columns, unknown=REFUSED)
         self._rows.drop_oldest(_KEPT)
@@ -162,7 +185,7 @@ class KeptAnswers:
         return self._rows
 
     def recall(self, caller: str, queries: Iterable[bytes]) -> Mapping[Query, int]:
-        """Return the answers that this caller was given to these queries."""
+        """Return the answers that this caller received to these queries."""
         return {(caller, query): label for query, label in self._recall(caller, list(queries)).items()}
 
     def _recall(self, caller: str, queries: Sequence[bytes]) -> dict[bytes, int]:
@@ -175,22 +198,22 @@ class KeptAnswers:
         return recalled
 
     def admit(self, requests: Sequence[Asked]) -> list[Admitted | QuorateError]:
-        """Return what is known of each request, or why it is refused."""
-        bodies: dict[tuple[str, str], bytes] = {}  # in this group
+        """Return each request with its remembered answers, or the error that refuses it."""
+        bodies: dict[tuple[str, str], bytes] = {}  # of this batch
         return [self._admit(request, bodies) for request in requests]
 
     def _admit(self, request: Asked, bodies: dict[tuple[str, str], bytes]) -> Admitted | QuorateError:
         earlier = None if request.id is None else self._outcomes.get((request.caller, request.id))
         if earlier is not None and earlier[0] != request.body:
-            return reused(request)
+            return id_reused_error()
         if request.id is not None and bodies.setdefault((request.caller, request.id), request.body) != request.body:
-            return reused(request)
+            return id_reused_error()
         return Admitted(self._recall(request.caller, request.queries), None if earlier is None else earlier[1])
 
     def keep(
         self, answers: Mapping[Query, int], labels: dict[Query, int], requests: Sequence[Asked]
     ) -> list[Outcome | QuorateError]:
-        """Keep answers and outcomes, and drop the oldest where there are too many."""
+        """Keep answers and outcomes, and drop the oldest beyond the limit."""
         self._answers.update(answers)
         labels.update(answers)
         outcomes = [outcome_of(request, labels) for request in requests]
@@ -204,10 +227,10 @@ class KeptAnswers:
         return list(outcomes)
 
     def withdraw(self, requests: Sequence[Asked], used: Mapping[str, Sequence[int]], *, counted: bool) -> None:
-        """Do nothing: here an id is taken when its outcome is kept, and rows are not counted."""
+        """Do nothing: this memory registers an id with its outcome, and counts no rows."""
 
     def answers(self) -> Mapping[Query, int]:
-        """Return all answers, for a memory that takes them over and knows queries by their digests."""
+        """Return all answers by digest, for the memory that takes them over."""
         answers = {(caller, row_digest(name)): label for (caller, name), label in self._answers.items()}
         of_rows = () if self._rows is None else self._rows.answers()
         return answers | {(caller, row_digest(b"d" + row)): label for caller, row, label in of_rows}
@@ -222,7 +245,19 @@ _LONGEST = 200  # characters of a caller's name or an id
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Request:
-    """Checked queries, who asks, and the id that the client gave them, with a digest of all that came with it."""
+    """A request to a session.
+
+    Parameters
+    ----------
+    X
+        The checked queries, in canonical form.
+    caller
+        The name of the caller.
+    id
+        The id that the client chose, or None.
+    body
+        The digest of the whole request, which detects an id that is reused for another request.
+    """
 
     X: Any
     caller: str = ""
@@ -240,18 +275,26 @@ def _check_text(name: str, text: object) -> None:
 
 
 def check_caller(caller: object) -> None:
-    """Refuse what cannot be the name of who asks."""
+    """Refuse an invalid or reserved name of a caller."""
     _check_text("caller", caller)
     if caller == OWN_CALLER:
-        raise InvalidInput(f"caller must not be {OWN_CALLER!r}: a model keeps its own state under that name")
+        raise InvalidInput(f"caller must not be {OWN_CALLER!r}, which is reserved for the model; choose another name")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Replies:
-    """What a request was answered: class numbers (or of scores: numbers that stand for shares), `NO_QUORUM` for none.
+    """The reply to a request.
 
-    `refused` marks what was not asked. `spent` is what the requests that were answered together have cost. `told` is
-    what a published model says beyond class numbers.
+    Attributes
+    ----------
+    labels
+        The class number of each query, or the number of its shares for a model with scores; `NO_QUORUM` without one.
+    refused
+        Whether each query was refused.
+    spent
+        The cost of the whole batch that this request was part of.
+    told
+        The further answer of a published model, such as probabilities.
     """
 
     labels: NDArray[np.int64]
@@ -261,15 +304,15 @@ class Replies:
 
 
 def rows_of(requests: Sequence[Request], positions: Sequence[tuple[int, int]]) -> Any:
-    """Return these rows, each named by its request and its number there, in order, as one matrix or data frame."""
+    """Return the rows at these positions, each a pair of request and row, in order, as one matrix or data frame."""
     if len(requests) == 1 and len(positions) == len(requests[0].X):
-        return requests[0].X  # all of it, and nothing twice
+        return requests[0].X  # Every row is needed once, so no copy is made.
     parts = groupby(positions, key=lambda position: position[0])
     return join_rows([take_rows(requests[position].X, [row for _, row in rows]) for position, rows in parts])
 
 
 def firsts_of(requests: Sequence[Asked]) -> list[int]:
-    """Return for each request the first one that is the same by caller, id and body, which may be itself."""
+    """Return for each request the index of the first request with the same caller, id and body."""
     seen: dict[tuple[str, str, bytes], int] = {}
     return [
         index if request.id is None else seen.setdefault((request.caller, request.id, request.body), index)
@@ -278,14 +321,14 @@ def firsts_of(requests: Sequence[Asked]) -> list[int]:
 
 
 def replies_of(result: Admitted | QuorateError, spent: Cost, ended: BudgetSpent | None) -> Replies | QuorateError:
-    """Return the replies of an outcome, or why there is none."""
+    """Return the replies of an outcome, or the error of the request."""
     if isinstance(result, QuorateError):
         return result
     return replies_to(np.array(result.outcome, dtype=np.int64), spent, ended)
 
 
 def replies_to(labels: NDArray[np.int64], spent: Cost, ended: BudgetSpent | None) -> Replies | BudgetSpent:
-    """Return the replies for labels of one's own, with `REFUSED` among them; where all are refused, why they were."""
+    """Return the replies for labels, some of which may be `REFUSED`; if all are, return the error `ended`."""
     refused = labels == REFUSED
     if ended is not None and refused.all():
         return ended

@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-_MOST = 2**16  # queries of a block at most: enough for a GPU, and so few that most are answered while it counts others
+_LARGEST_BLOCK = 2**16  # queries: enough to fill a GPU, and few enough that answers start before all are counted
 
 
 class Session:
-    """An answerer, the budget that pays for it, and the place where both are kept.
+    """An answerer, the budget that pays for its answers, and the ledger that stores both.
 
     >>> import numpy as np
     >>> from quorate.core.answerers import Votes
@@ -48,7 +48,7 @@ class Session:
     (array([1, 1, 1]), True)
     """
 
-    block = 8192  # queries answered together: a budget that ends does not leave a million ballots counted in vain
+    block = 8192  # queries counted together; a small block wastes few counts if the budget ends within it
 
     def __init__(
         self, answerer: Answerer, budget: Budget | None, *, ledger: "Ledger | None" = None, memory: Memory | None = None
@@ -62,10 +62,22 @@ class Session:
         answerer.open(budget, ledger)
 
     def ask(self, X: Any, *, caller: str = "") -> Replies:
-        """Answer a batch of checked queries; a query that this caller repeats gets the same answer, at no cost.
+        """Answer a batch of checked queries; a query that this caller repeats gets the same answer, at no privacy cost.
 
-        Raises `BudgetSpent` if not one query could be answered; if the budget ends within the batch, part of it is
-        answered. A batch of many rows is remembered without a copy: do not change it afterwards.
+        If the budget ends within the batch, the queries before the end are answered. A large batch is remembered
+        without a copy, so do not change it afterwards.
+
+        Parameters
+        ----------
+        X
+            The queries, in canonical form.
+        caller
+            The name of the caller. Answers are remembered for each caller separately.
+
+        Raises
+        ------
+        BudgetSpent
+            If the budget cannot pay for any of the queries.
         """
         request, memory = Request(X, caller), self._memory_of_rows(X)
         if memory is None:
@@ -77,12 +89,12 @@ class Session:
         raise reply
 
     def quote(self, X: Any, *, caller: str = "") -> Quote:
-        """Return what a batch of checked queries would cost now, without asking anything."""
+        """Return the present cost of a batch of checked queries, without asking them."""
         check_caller(caller)
         memory = self._memory_of_rows(X)
         queries = set[bytes]() if memory else set(self._names(X))
         check_process("this model", self.process)
-        with self._lock:  # what is being drawn is charged before it is kept, and would be counted twice
+        with self._lock:  # During a draw the charge precedes the answer, so the quote would count the query twice.
             self._check_location()
             if memory is None:
                 new = len(queries) - len(self._memory.recall(caller, queries))
@@ -96,7 +108,7 @@ class Session:
             return Quote(len(X), len(X) - new, payable, cost.renyi / capacity, self.budget.remaining().renyi / capacity)
 
     def ask_all(self, requests: Sequence[Request]) -> list[Replies | QuorateError]:
-        """Answer requests together: count and keep all at once. An error of one request is returned in its place."""
+        """Answer requests together, with one count and one write. A failed request gets its error as its reply."""
         batch = Batch(
             requests,
             [self._describe_request(request) for request in requests],
@@ -116,13 +128,16 @@ class Session:
         return batch.replies()
 
     def _guard(self, batch: Batch) -> AbstractContextManager[None]:
-        """Return a context for what follows admission; sessions with state of their own undo it there on failure."""
+        """Return a context for drawing and keeping; a subclass with more state undoes its changes there on failure."""
         return nullcontext()
 
     def move(self, make: "Callable[[Budget | None], Ledger]") -> "Session":
-        """Return a session that continues from the ledger that `make` creates for the budget; this one answers no more.
+        """Return a session that continues from the ledger that `make` creates; this one answers no more.
 
-        If there is no budget, `make` gets None, and its ledger's account is not charged.
+        Parameters
+        ----------
+        make
+            Creates the ledger for the budget. Without a budget it gets None, and the account is never charged.
         """
         with self._lock:
             self._check_location()
@@ -135,12 +150,12 @@ class Session:
         return type(self)(copy.copy(self.answerer), budget, ledger=ledger)
 
     def on_idle(self) -> None:
-        """Return leased budget that others wait for; an idle server calls this."""
+        """Return leased budget that other processes wait for; an idle server calls this."""
         if isinstance(self.budget, LeasedBudget):
             self.budget.on_idle()
 
     def close(self) -> None:
-        """Return leased budget, and close the ledger and what the answerer has open."""
+        """Return leased budget, and close the ledger and the connections of the answerer."""
         with self._lock:
             self.answerer.close()
             if self.budget is not None:
@@ -150,10 +165,10 @@ class Session:
 
     def _check_location(self) -> None:
         if self._moved:
-            raise BudgetSpent("this model has moved into a folder, and its budget with it: ask the one that is there")
+            raise BudgetSpent("this model was saved to a folder and no longer answers; load it from there")
 
     def _one_at_a_time(self, answer: Callable[[], Result]) -> Result:
-        """Let nobody else be answered meanwhile, and return afterwards what was not used."""
+        """Run `answer` under the lock of the session, then return unused budget."""
         check_process("this model", self.process)
         with self._lock:
             self._check_location()
@@ -164,8 +179,9 @@ class Session:
                     self.budget.return_unused()
 
     def _memory_of_rows(self, X: Any) -> KeptAnswers | None:
-        """Return the memory that looks these queries up all at once, or None where they are looked up by digests."""
-        memory = None if isinstance(self.budget, LeasedBudget) else self._memory  # a lease is used for somebody
+        """Return the memory that looks up all these rows at once, or None if they are looked up by digest."""
+        # A leased budget records the use of each caller, which the lookup of whole matrices does not.
+        memory = None if isinstance(self.budget, LeasedBudget) else self._memory
         return memory if isinstance(memory, KeptAnswers) and memory.takes_rows(X) else None
 
     def _ask_rows(self, request: Request, memory: KeptAnswers) -> Replies | BudgetSpent:
@@ -174,7 +190,7 @@ class Session:
         with memory.rows(X.shape[1]).entered(request.caller, X) as rows:
             new, done = X if len(rows.new) == len(X) else X[rows.new], 0
             try:
-                while done < len(new):  # the rest is asked again: answers may cost less than was set aside for them
+                while done < len(new):  # Answers may cost less than was reserved, so the rest is tried again.
                     for answers in self._draws(self._payable_blocks(new[done:])):
                         rows.answer(answers.labels)
                         spent, done = spent + (answers.spent or Cost(0.0)), done + len(answers.labels)
@@ -185,15 +201,15 @@ class Session:
         return replies_to(labels, spent, ended)
 
     def _payable_blocks(self, X: Any) -> Iterator[Any]:
-        """Yield rows that can be paid for. Blocks grow: little is counted in vain, beside what was answered before."""
+        """Yield blocks of rows that the budget pays for. Blocks grow, so few rows are counted without an answer."""
         start, block = 0, self.block
         while start < len(X):
             stop = start + self.answerer.affordable(min(block, len(X) - start))
             yield X[start:stop]
-            start, block = stop, min(2 * block, max(block, _MOST))
+            start, block = stop, min(2 * block, max(block, _LARGEST_BLOCK))
 
     def _draws(self, blocks: Iterator[Any]) -> Iterator[Answers]:
-        """Yield answers to these rows, in their order, up to the first row that has none."""
+        """Yield answers to these rows, in order, up to the first unanswered row."""
         if hasattr(self.answerer, "draws"):
             yield from self.answerer.draws(blocks)
             return
@@ -204,9 +220,9 @@ class Session:
                 return
 
     def _names(self, X: Any) -> list[bytes]:
-        """Return what the memory tells one query from another by."""
+        """Return the bytes by which the memory distinguishes queries."""
         return self._memory.names(X) if isinstance(self._memory, KeptAnswers) else query_digests(X)
 
     def _describe_request(self, request: Request) -> Asked:
-        """Return a request as the memory knows it."""
+        """Return the caller, the query digests and the id of a request, for the memory."""
         return Asked(request.caller, self._names(request.X), request.id, request.body)

@@ -187,7 +187,7 @@ def _class(vc_dimension: int | None, concept: Concept | None) -> tuple[int, LogG
         dimension = check_count("vc_dimension", vc_dimension)
         return dimension, sauer_growth(dimension)
     if not isinstance(concept, Concept):
-        raise InvalidInput(f"concept must be a class of quorate.models.concepts, not {type(concept).__name__}")
+        raise InvalidInput(f"concept must be a class of quorate.models.concepts, got {type(concept).__name__}")
     learned = concept.for_learning()
     return max(1, learned.vc_dimension), cache(lambda points: math.log(learned.growth(points)))
 

@@ -25,9 +25,9 @@ def by_class(name: str, values: Any, classes: Sequence[Any]) -> tuple[float, ...
     try:
         numbers = tuple(float(value) for value in values)
     except (TypeError, ValueError):
-        raise InvalidInput(f"{name} must be numbers, one for each class, not {values!r}") from None
+        raise InvalidInput(f"{name} must be numbers, one for each class, got {values!r}") from None
     if len(numbers) != len(classes) or not all(0 < number < math.inf for number in numbers):
-        raise InvalidInput(f"{name} must be {len(classes)} positive numbers, one for each class, not {values!r}")
+        raise InvalidInput(f"{name} must be {len(classes)} positive numbers, one for each class, got {values!r}")
     return numbers
 
 

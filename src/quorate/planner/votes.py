@@ -287,7 +287,7 @@ def check_aggregator(aggregator: str, scores: bool) -> str:
     if scores and aggregator not in ("auto", "noisy_shares"):
         raise InvalidInput(f"scores are counted by the aggregator 'noisy_shares' alone, not by {aggregator!r}")
     if aggregator not in ("auto", *AGGREGATORS):
-        raise InvalidInput(f"aggregator must be 'auto' or one of {', '.join(AGGREGATORS)}, not {aggregator!r}")
+        raise InvalidInput(f"aggregator must be 'auto' or one of {', '.join(AGGREGATORS)}, got {aggregator!r}")
     return "noisy_shares" if scores else aggregator
 
 
@@ -338,7 +338,7 @@ def _find_premise(task: Task, disagreement: Any, votes: Any, *, declared: bool) 
         forecast = VoteForecast.from_votes(votes)
         columns = int(forecast.copies.sum()) + 1
         if declared and columns != task.classes:
-            raise InvalidInput(f"votes must have one column for each of the {task.classes} classes, not {columns}")
+            raise InvalidInput(f"votes must have one column for each of the {task.classes} classes, got {columns}")
         seen = f"queries are like the {forecast.evidence:,} public points: {forecast.disagreement:.1%} of votes against"
         return replace(task, classes=columns), _Premise(forecast, forecast.disagreement, "measured", (seen,))
     assumptions = []
@@ -347,7 +347,7 @@ def _find_premise(task: Task, disagreement: Any, votes: Any, *, declared: bool) 
     supposed = DEFAULT_DISAGREEMENT if disagreement is None else disagreement
     share = 0.0 if supposed == 0 else check_rate("disagreement", supposed)
     if share > 0.5:
-        raise InvalidInput(f"disagreement must be at most 0.5, half of the votes, not {disagreement!r}")
+        raise InvalidInput(f"disagreement must be at most 0.5, half of the votes, got {disagreement!r}")
     if task.classes > 2:
         assumptions.append("all who disagree vote for one rival label, the worst case for more than two classes")
     assumptions.append("disagreement differs from query to query like a Beta law of concentration 4")
@@ -368,7 +368,7 @@ def _choose_teachers(
     if teachers is not None:
         teachers = check_count("teachers", teachers)
         if records is not None and teachers > records:
-            raise InvalidInput(f"teachers must be at most records={records}, one record each, not {teachers}")
+            raise InvalidInput(f"teachers must be at most records={records}, one record each, got {teachers}")
         few = records is not None and records // teachers < LEAST_ROWS
         return teachers, [
             f"teachers of fewer than {LEAST_ROWS} records still disagree no more than this"

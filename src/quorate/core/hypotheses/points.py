@@ -30,7 +30,7 @@ def check_points(X: Any, *, features: int, name: str = "X") -> Points:
         shaped = np.empty((0, features))
     if shaped.ndim != 2 or shaped.shape[1] != features or shaped.dtype.kind not in "fiub":
         raise InvalidInput(
-            f"{name} must be a matrix of numbers with {features} columns, not {values.dtype} of shape {values.shape}"
+            f"{name} must be a matrix of numbers with {features} columns, got {values.dtype} of shape {values.shape}"
         )
     with np.errstate(all="ignore"):
         return np.ascontiguousarray(shaped, dtype=np.float64)
@@ -54,7 +54,7 @@ def check_labels(y: Any, *, rows: int) -> Labels:
     labels = np.asarray(y)
     if labels.shape != (rows,) or (labels.dtype.kind not in "iub" and labels.size > 0):
         raise InvalidInput(
-            f"y must be {rows} whole numbers, 0 or 1, one for each row of X, not {labels.dtype} of shape {labels.shape}"
+            f"y must be {rows} whole numbers, 0 or 1, one for each row of X, got {labels.dtype} of shape {labels.shape}"
         )
     return labels.astype(np.int64)
 

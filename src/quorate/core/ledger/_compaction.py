@@ -82,7 +82,7 @@ class Compacting(ABC):
         their ids stay used. Others may use the ledger meanwhile. What was interrupted can be called again.
         """
         if answers_days is not None and not answers_days >= 0:
-            raise InvalidInput(f"answers_days must be a number of days, 0 or more, not {answers_days!r}")
+            raise InvalidInput(f"answers_days must be a number of days, 0 or more, got {answers_days!r}")
         while (compaction := self._write_compaction(answers_days)) is None:
             pass  # what is there now is replayed
         self._sweep(compaction)

@@ -48,7 +48,7 @@ def _limits(state: State, values: Mapping[str, Any]) -> dict[str, int | None]:
     if "budget" in values:
         part = values["budget"]
         if part is not None and not (isinstance(part, int | float) and math.isfinite(part) and 0 <= part <= 1):
-            raise InvalidInput(f"budget must be a part of the whole, from 0 to 1, not {part!r}")
+            raise InvalidInput(f"budget must be a part of the whole, from 0 to 1, got {part!r}")
         limits["cost"] = None if part is None else math.floor(Fraction(part) * state.capacity[0])
     return limits
 

@@ -87,7 +87,7 @@ def restore(folder: Path, *, fingerprint: str, charge: str) -> LedgerView:
     `charge` is "mark" (what the marks say: nothing was charged after the last one) or "all" (nothing is left).
     """
     if charge not in ("mark", "all"):
-        raise InvalidInput(f"charge must be 'mark' or 'all', not {charge!r}")
+        raise InvalidInput(f"charge must be 'mark' or 'all', got {charge!r}")
     ledger = find_ledger(folder, fingerprint=fingerprint, verify=False)
     verification = ledger.check_entries()
     if verification.problems:

@@ -45,7 +45,7 @@ def patience() -> float:
     except ValueError:
         seconds = math.nan
     if not 0.1 <= seconds <= 3600:
-        raise InvalidInput(f"{_SECONDS} must be a number of seconds from 0.1 to 3600, not {text!r}")
+        raise InvalidInput(f"{_SECONDS} must be a number of seconds from 0.1 to 3600, got {text!r}")
     return seconds
 
 

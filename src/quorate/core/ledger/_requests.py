@@ -9,7 +9,17 @@ from typing import Any
 from quorate.core.errors import IdReused, InProgress, KeyClosed, QuorateError
 from quorate.core.ledger._shares import allow, hold_for, is_limited
 from quorate.core.ledger.chain import Change, digest_rows
-from quorate.core.requests import OWN_CALLER, REFUSED, Admitted, Asked, Outcome, Query, SetAside, outcome_of, reused
+from quorate.core.requests import (
+    OWN_CALLER,
+    REFUSED,
+    Admitted,
+    Asked,
+    Outcome,
+    Query,
+    SetAside,
+    id_reused_error,
+    outcome_of,
+)
 
 _NAMES = 400  # values looked up in one statement
 _MINUTE = 60
@@ -226,7 +236,7 @@ def _earlier(
     if outcome is None and not holder:
         raise IdReused("this id was used before, and what it was answered is forgotten; a new request takes a new id")
     if bytes(body) != request.body:
-        raise reused(request)
+        raise id_reused_error()
     if outcome is not None:
         return Admitted({}, unpack(outcome))
     if holder != owner and not is_gone(holder, change.at - at):

@@ -356,7 +356,7 @@ def _add_key(state: "State", body: Mapping[str, Any], at: float) -> "State":
     if key.id in state.keys:
         raise InvalidInput(f"there is a key {key.id} already")
     if not key.scopes or not set(key.scopes) <= set(SCOPES):
-        raise InvalidInput(f"scopes must be some of {', '.join(SCOPES)}, not {', '.join(key.scopes) or 'none'}")
+        raise InvalidInput(f"scopes must be some of {', '.join(SCOPES)}, got {', '.join(key.scopes) or 'none'}")
     return _with_key(state, key)
 
 

@@ -38,7 +38,7 @@ class AboveThreshold(Dissent):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.teachers % 2:
-            raise InvalidInput(f"teachers must be twice the number of records, not {self.teachers}")
+            raise InvalidInput(f"teachers must be twice the number of records, got {self.teachers}")
 
     @classmethod
     def calibrate(  # type: ignore[override]
@@ -61,7 +61,7 @@ class AboveThreshold(Dissent):
         epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta, zero=False)
         records, near = check_count("records", records), check_count("near", near, least=0)
         if check_count("far", far) <= near or far > records:
-            raise InvalidInput(f"far must be above near={near} and at most records={records}, not {far}")
+            raise InvalidInput(f"far must be above near={near} and at most records={records}, got {far}")
         if check_rate("standing", standing) == 1:
             raise InvalidInput("standing must be below 1: a crossing must stay possible at every distance")
         best = best_precision(

@@ -52,7 +52,7 @@ def check_votes(votes: Any, *, teachers: int, classes: int | None = None) -> Cou
     """Return one query's counts as a batch of one row."""
     counts = np.asarray(votes)
     if counts.ndim != 1:
-        raise InvalidInput(f"votes of one query must be a vector of counts, one per class, not of shape {counts.shape}")
+        raise InvalidInput(f"votes of one query must be a vector of counts, one per class, got shape {counts.shape}")
     return check_votes_batch(counts[np.newaxis, :], teachers=teachers, classes=classes)
 
 
@@ -68,11 +68,11 @@ def check_votes_batch(votes: Any, *, teachers: int, classes: int | None = None) 
             f"not of shape {counts.shape}"
         )
     if classes is not None and counts.shape[1] != classes:
-        raise InvalidInput(f"votes must have one column for each of the {classes} classes, not {counts.shape[1]}")
+        raise InvalidInput(f"votes must have one column for each of the {classes} classes, got {counts.shape[1]}")
     if counts.size == 0:
         return np.empty(counts.shape, dtype=np.int64)
     if counts.dtype.kind not in "iu":
-        raise InvalidInput(f"votes must be whole numbers of an integer type, not {counts.dtype}")
+        raise InvalidInput(f"votes must be whole numbers of an integer type, got {counts.dtype}")
     wrong = InvalidInput(f"votes must be counts of at least 0 that sum to teachers={teachers} for every query")
     if counts.min() < 0 or counts.max() > teachers:
         raise wrong

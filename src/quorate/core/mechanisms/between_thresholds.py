@@ -70,10 +70,10 @@ class BetweenThresholds(ThresholdMechanism):
     def __post_init__(self) -> None:
         validate_fields(self)
         if self.calibration not in ("tight", "paper"):
-            raise InvalidInput(f"calibration must be 'tight' or 'paper', not {self.calibration!r}")
+            raise InvalidInput(f"calibration must be 'tight' or 'paper', got {self.calibration!r}")
         if self._width() < LEAST_WIDTH:
             fewest = self.cap + (LEAST_WIDTH + self.teachers % 2) // 2
-            raise InvalidInput(f"margin must be at least {fewest} with cap={self.cap}, not {self.margin!r}")
+            raise InvalidInput(f"margin must be at least {fewest} with cap={self.cap}, got {self.margin!r}")
         if self._is_tail_above_slack():  # proof: step 1
             raise InvalidInput(f"slack={self.slack!r} is below the probability that the threshold noise passes the cap")
 
@@ -95,7 +95,7 @@ class BetweenThresholds(ThresholdMechanism):
         epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta, zero=False)
         teachers, no_quorums = check_count("teachers", teachers), check_count("no_quorums", no_quorums)
         if calibration not in ("tight", "paper"):
-            raise InvalidInput(f"calibration must be 'tight' or 'paper', not {calibration!r}")
+            raise InvalidInput(f"calibration must be 'tight' or 'paper', got {calibration!r}")
         settings = (tight_settings if calibration == "tight" else paper_settings)(epsilon, delta, no_quorums)
         mechanism = cls(teachers=teachers, no_quorums=no_quorums, calibration=calibration, **asdict(settings))
         if calibration == "paper":

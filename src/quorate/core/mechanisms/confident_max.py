@@ -47,7 +47,7 @@ class ConfidentMax(QueryMechanism):
         threshold = check_count("threshold", self.threshold, least=0)
         validate_fields(self, threshold=threshold)
         if self.charge not in ("split", "joint"):
-            raise InvalidInput(f"charge must be 'split' or 'joint', not {self.charge!r}")
+            raise InvalidInput(f"charge must be 'split' or 'joint', got {self.charge!r}")
 
     @classmethod
     def calibrate(
@@ -118,7 +118,7 @@ class ConfidentMax(QueryMechanism):
         passes, _ = pass_laws(self.teachers, self.classes, self.threshold, self.test_scale)
         fewest = self.teachers + 1 - passes.size
         if not fewest <= largest <= self.teachers:
-            raise InvalidInput(f"largest must be a count from {fewest} to {self.teachers}, not {largest!r}")
+            raise InvalidInput(f"largest must be a count from {fewest} to {self.teachers}, got {largest!r}")
         return float(np.exp(passes[largest - fewest]))
 
     def total_renyi(self, order: float, queries: int, answered: float) -> float:
@@ -146,7 +146,7 @@ def _check_answered(answered: float | None, queries: int) -> float:
     if answered is None:
         return float(queries)
     if not 0 <= answered <= queries:
-        raise InvalidInput(f"answered must lie between 0 and queries={queries}, not {answered!r}")
+        raise InvalidInput(f"answered must lie between 0 and queries={queries}, got {answered!r}")
     return float(answered)
 
 

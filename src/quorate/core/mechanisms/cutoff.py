@@ -52,7 +52,7 @@ class NoisyCutoff:
     def __post_init__(self) -> None:
         validate_fields(self)
         if not 2.0**-12 <= self.epsilon <= 40:
-            raise InvalidInput(f"the epsilon of a cutoff must lie between 2**-12 and 40, not {self.epsilon!r}")
+            raise InvalidInput(f"the epsilon of a cutoff must lie between 2**-12 and 40, got {self.epsilon!r}")
 
     @classmethod
     def calibrate(
@@ -184,7 +184,7 @@ class CutoffRun:
         check_process("this cutoff", self._process)
         outcomes = np.array(no_quorum, dtype=np.bool_)  # a copy, which nothing else can change
         if outcomes.ndim != 1:
-            raise InvalidInput(f"arrivals must be a vector of outcomes, not of shape {outcomes.shape}")
+            raise InvalidInput(f"arrivals must be a vector of outcomes, got shape {outcomes.shape}")
         let_in = 0
         with self._lock:  # the count is read, compared and raised as one: proof, step 2
             while not self._closed and let_in < outcomes.size:

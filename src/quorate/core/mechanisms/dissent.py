@@ -102,7 +102,7 @@ class Dissent(LookedUp):
         levels = tuple(check_count("a level of the table", level) for level in self.table)
         validate_fields(self, margin=check_count("margin", self.margin, least=-_WIDEST), table=levels)
         if self.margin > _WIDEST:
-            raise InvalidInput(f"margin must be at most 2**40, not {self.margin!r}")
+            raise InvalidInput(f"margin must be at most 2**40, got {self.margin!r}")
         check_table(self.table, order=self.order, price=self.price)  # proof: step 4
 
     @classmethod

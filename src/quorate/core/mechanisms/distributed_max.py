@@ -66,10 +66,10 @@ class DistributedMax(NoisyCounts):
     def __post_init__(self) -> None:
         sites, corrupt = check_count("sites", self.sites), check_count("corrupt", self.corrupt, least=0)
         if sites > _MOST_SITES or corrupt >= sites:
-            raise InvalidInput(f"corrupt must be below sites={sites}, and sites at most {_MOST_SITES}, not {corrupt}")
+            raise InvalidInput(f"corrupt must be below sites={sites}, and sites at most {_MOST_SITES}, got {corrupt}")
         validate_fields(self, sites=sites, corrupt=corrupt)
         if self.scale < _LEAST_SCALE:
-            raise InvalidInput(f"the scale of a share must be at least {_LEAST_SCALE}, not {self.scale!r}")
+            raise InvalidInput(f"the scale of a share must be at least {_LEAST_SCALE}, got {self.scale!r}")
 
     @classmethod
     def calibrate(

@@ -94,5 +94,5 @@ def _whole(total: object) -> int:
     if type(total) is int:
         return total
     if isinstance(total, bool) or not isinstance(total, Integral):
-        raise InvalidInput(f"a total must be a whole number of an integer type, not {type(total).__name__}")
+        raise InvalidInput(f"a total must be a whole number of an integer type, got {type(total).__name__}")
     return int(total)

@@ -216,7 +216,7 @@ def _whole(part: Any) -> Integers:
     """Return a vector of whole numbers. The text of the refusal says its type and not what it holds."""
     vector = np.asarray(part)
     if vector.ndim != 1 or vector.dtype.kind not in "iu":
-        raise InvalidInput(f"a part must be a vector of an integer type, not {vector.dtype} of shape {vector.shape}")
+        raise InvalidInput(f"a part must be a vector of an integer type, got {vector.dtype} of shape {vector.shape}")
     if vector.size and (vector.max() > _LARGEST_ENTRY or int(vector.min()) < -_LARGEST_ENTRY):
         raise InvalidInput("the entries of a part must lie within 2**61")
     return vector.astype(np.int64)
@@ -311,7 +311,7 @@ class NoisyVectors:
     def _share(self, fraction: float) -> int:
         """Return the share of the next release in whole numbers, rounded down."""
         if check_positive("fraction", fraction) > 1:
-            raise InvalidInput(f"fraction must be at most 1, not {fraction:g}")
+            raise InvalidInput(f"fraction must be at most 1, got {fraction:g}")
         return self._left if fraction == 1 else int(self._left * fraction)
 
 

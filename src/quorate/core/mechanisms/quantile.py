@@ -44,7 +44,7 @@ class PrivateQuantile:
     def __post_init__(self) -> None:
         validate_fields(self)
         if self.rank > self.units:
-            raise InvalidInput(f"rank must be at most units={self.units}, not {self.rank}")
+            raise InvalidInput(f"rank must be at most units={self.units}, got {self.rank}")
 
     @classmethod
     def calibrate(cls, *, epsilon: float, cells: int, units: int, share: float) -> "PrivateQuantile":
@@ -108,7 +108,7 @@ class PrivateQuantile:
         values = np.asarray(counts)
         if values.shape != (self.cells,) or values.dtype.kind not in "iu":
             raise InvalidInput(
-                f"counts must be {self.cells} whole numbers, one for each cell, not {values.dtype} of {values.shape}"
+                f"counts must be {self.cells} whole numbers, one for each cell, got {values.dtype} of {values.shape}"
             )
         integers = values.astype(np.int64)
         if integers.min() < 0 or integers.max() > self.units or int(integers.sum()) != self.units:

@@ -71,10 +71,10 @@ class Relabel:
 
     def __post_init__(self) -> None:
         if not isinstance(self.concept, Concept):
-            raise InvalidInput(f"concept must be a class of quorate.models.concepts, not {type(self.concept).__name__}")
+            raise InvalidInput(f"concept must be a class of quorate.models.concepts, got {type(self.concept).__name__}")
         set_validated(self, kappa=check_positive("kappa", self.kappa))
         if not _LEAST <= self.kappa <= _MOST:
-            raise InvalidInput(f"kappa must lie between 1e-100 and 2**40, not {self.kappa!r}")
+            raise InvalidInput(f"kappa must lie between 1e-100 and 2**40, got {self.kappa!r}")
 
     def epsilon(self, inner: float, *, change: Change = "labelled", rows: int = 1) -> float:
         """Return the epsilon of an `inner`-DP mechanism that is run on relabelled rows; its delta stays as it is."""

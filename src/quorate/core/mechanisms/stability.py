@@ -87,7 +87,7 @@ class StabilityTest(ThresholdMechanism):
         elif calibration == "tight":
             test = _tight(epsilon, delta, teachers, no_quorums)
         else:
-            raise InvalidInput(f"calibration must be 'tight' or 'paper', not {calibration!r}")
+            raise InvalidInput(f"calibration must be 'tight' or 'paper', got {calibration!r}")
         check_teachers(test)
         return test
 

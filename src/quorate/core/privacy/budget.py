@@ -89,7 +89,7 @@ class Budget:
         self._delta = check_delta(delta)
         self._slack_share = self._delta * _SLACK_SHARE if slack is None else check_delta(slack)
         if self._slack_share > self._delta or (self._slack_share == self._delta > 0):
-            raise InvalidInput(f"slack is set aside from delta={delta} and must be below it, not {slack!r}")
+            raise InvalidInput(f"slack is set aside from delta={delta} and must be below it, got {slack!r}")
         # What is set aside is a whole number of quanta, rounded up: a cost of this slack fits, and delta pays for it.
         self._slack = math.ceil(Fraction(self._slack_share) * SLACK_QUANTA)
         self._rest = float_down(max(Fraction(self._delta) - Fraction(self._slack, SLACK_QUANTA), Fraction(0)))

@@ -64,9 +64,9 @@ class Cost:
 
     def __post_init__(self) -> None:
         if not 0 <= self.renyi < float("inf"):
-            raise InvalidInput(f"renyi must be at least 0 and finite, not {self.renyi!r}")
+            raise InvalidInput(f"renyi must be at least 0 and finite, got {self.renyi!r}")
         if not 0 <= self.slack < 1:
-            raise InvalidInput(f"slack must be at least 0 and below 1, not {self.slack!r}")
+            raise InvalidInput(f"slack must be at least 0 and below 1, got {self.slack!r}")
 
     def __add__(self, other: "Cost") -> "Cost":
         return Cost(
@@ -221,5 +221,5 @@ def relabelling_epsilon(
     elif change == "unlabelled":
         log_ratio = math.log(4.0)
     else:
-        raise InvalidInput(f"change must be 'labelled' or 'unlabelled', not {change!r}")
+        raise InvalidInput(f"change must be 'labelled' or 'unlabelled', got {change!r}")
     return rows * log_ratio * (1 + 2.0**-48)
