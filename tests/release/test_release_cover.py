@@ -29,11 +29,11 @@ from quorate.models.concepts import (
     Threshold,
     Thresholds,
 )
-from quorate.release.cover import NOTHING, make_cover
+from quorate.release.cover import make_cover
 from quorate.release.cover._arrangement import Lines, find_exact_points
 from quorate.release.cover.base import gap_share, pair_share
 from quorate.release.engines import ENGINES
-from quorate.release.queries import Matrix, Queries, Rows
+from quorate.release.queries import NOTHING, Matrix, Queries, Rows
 
 SMALL = st.integers(-3, 3).map(float)
 WILD = st.sampled_from(

@@ -11,9 +11,9 @@ import pytest
 
 from quorate.core.ledger import Activity, Key, LeaseView, LedgerView, Refusal, Verification
 from quorate.core.privacy import Cost
-from quorate.service.pages import CONTENT_SECURITY_POLICY, STYLE, STYLE_HASH, ModelView, dashboard_page, docs_page
+from quorate.service.pages import CONTENT_SECURITY_POLICY, ModelView, dashboard_page, docs_page
 from quorate.service.pages._dashboard import chart_of
-from quorate.service.pages._rendering import figure, format_remaining, moment
+from quorate.service.pages._rendering import STYLE, STYLE_HASH, figure, format_remaining, moment
 
 AT = 1_800_000_030.0
 MINUTE = 60 * int(AT // 60)

@@ -19,9 +19,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quorate import InvalidInput
-from quorate.tables import MISSING_TEXTS, SUFFIXES, Category, Label, Number, Reading, Schema, as_table, read_table
+from quorate.tables import MISSING_TEXTS, Category, Label, Number, Reading, Schema, as_table, read_table
 from quorate.tables import schema as schema_module
 from quorate.tables.columns import encode_features
+from quorate.tables.files import SUFFIXES
 from quorate.tables.persons import lasting_names, name_persons, person_name
 
 SCHEMA = Schema(

@@ -18,25 +18,21 @@ claims about it; and `worst_cases` searches for the interaction that comes close
 """
 
 from quorate.auditing import _choices, _everlasting, _models, _sums, _votes  # noqa: F401  they register their games
-from quorate.auditing._bounds import Bound, epsilon_lower_bound, score_lower_bound
-from quorate.auditing._enumeration import Finding, Outcomes, Query, claims_of, enumerate_outcomes
+from quorate.auditing._bounds import epsilon_lower_bound, score_lower_bound
+from quorate.auditing._enumeration import Outcomes, Query, claims_of, enumerate_outcomes
 from quorate.auditing._laws import Release, release_of
-from quorate.auditing._membership import attack_membership, attack_timing, trace
+from quorate.auditing._membership import trace
 from quorate.auditing._verdict import Attempt, Verdict, audit, verdict_on
 from quorate.auditing._worst_case import worst_cases
 from quorate.auditing.replay import Replay, entropy_tape, replay
 
 __all__ = [
     "Attempt",
-    "Bound",
-    "Finding",
     "Outcomes",
     "Query",
     "Release",
     "Replay",
     "Verdict",
-    "attack_membership",
-    "attack_timing",
     "audit",
     "claims_of",
     "entropy_tape",

@@ -13,15 +13,11 @@ from typing import TYPE_CHECKING
 from quorate.core.lazy import import_on_use
 
 __all__ = [
-    "CONCENTRATION",
-    "DEFAULT_DISAGREEMENT",
-    "LEAST_ROWS",
     "ON_NO_QUORUM",
     "Candidate",
     "Change",
     "Method",
     "Plan",
-    "PublishedBound",
     "plan",
     "plan_concept",
     "plan_student_first",
@@ -29,20 +25,16 @@ __all__ = [
 
 if TYPE_CHECKING:
     from quorate.planner._concepts import plan_concept
-    from quorate.planner._forecast import CONCENTRATION, DEFAULT_DISAGREEMENT
     from quorate.planner._students import plan_student_first
-    from quorate.planner._teachers import LEAST_ROWS
-    from quorate.planner.result import Candidate, Change, Method, Plan, PublishedBound
+    from quorate.planner.result import Candidate, Change, Method, Plan
     from quorate.planner.votes import ON_NO_QUORUM, plan
 else:
     __getattr__ = import_on_use(
         __name__,
         {
             "_concepts": "plan_concept",
-            "_forecast": "CONCENTRATION DEFAULT_DISAGREEMENT",
-            "result": "Candidate Change Method Plan PublishedBound",
+            "result": "Candidate Change Method Plan",
             "_students": "plan_student_first",
-            "_teachers": "LEAST_ROWS",
             "votes": "ON_NO_QUORUM plan",
         },
     )

@@ -19,7 +19,6 @@ __all__ = [
     "ENGINES",
     "Columns",
     "GrowingRelease",
-    "OnlineAnswer",
     "OnlineRelease",
     "QueryRelease",
     "Utility",
@@ -30,7 +29,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from quorate.release._growing import GrowingRelease
-    from quorate.release._online import OnlineAnswer, OnlineRelease
+    from quorate.release._online import OnlineRelease
     from quorate.release._release import QueryRelease
     from quorate.release.engines import ENGINES
     from quorate.release.utility import Utility, learn_from, simulate_utility
@@ -41,7 +40,7 @@ else:
         {
             "engines": "ENGINES",
             "_growing": "GrowingRelease",
-            "_online": "OnlineAnswer OnlineRelease",
+            "_online": "OnlineRelease",
             "_release": "QueryRelease",
             "utility": "Utility learn_from simulate_utility",
             "workloads": "Columns Workload",

@@ -21,7 +21,7 @@ name a column, never a row, a value or a count. Nothing is learned from private 
 from quorate.tables._lookup import QueryEncoder
 from quorate.tables.columns import Category, Date, Label, Number, Text
 from quorate.tables.containers import as_table
-from quorate.tables.files import SUFFIXES, read_table
+from quorate.tables.files import read_table
 from quorate.tables.frames import FrameFormat, query_matrix
 from quorate.tables.learned import ColumnMarginal, LearnedFacts
 from quorate.tables.reading import MISSING_TEXTS, Reading
@@ -30,7 +30,6 @@ from quorate.tables.schema import SCHEMA_FILE, Schema
 __all__ = [
     "MISSING_TEXTS",
     "SCHEMA_FILE",
-    "SUFFIXES",
     "Category",
     "ColumnMarginal",
     "Date",

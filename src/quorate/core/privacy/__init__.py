@@ -5,7 +5,6 @@ person); see PROOF.md beside this file for each rule used.
 """
 
 from quorate.core.privacy.budget import RENYI_QUANTA, Budget
-from quorate.core.privacy.claims import Claim
 from quorate.core.privacy.cost import (
     Cost,
     amplify,
@@ -22,7 +21,6 @@ from quorate.core.privacy.cost import (
 __all__ = [
     "RENYI_QUANTA",
     "Budget",
-    "Claim",
     "Cost",
     "amplify",
     "amplify_inverse",

@@ -11,12 +11,11 @@ plan         what to expect, from public or simulated points
 """
 
 from quorate.models.everlasting._classifier import EverlastingClassifier
-from quorate.models.everlasting._session import EverlastingSession, Feed
+from quorate.models.everlasting._session import Feed
 from quorate.models.everlasting._terms import Guarantee, Terms
 
 __all__ = [
     "EverlastingClassifier",
-    "EverlastingSession",
     "Feed",
     "Guarantee",
     "Terms",

@@ -4,7 +4,7 @@
     kind_of, schema_of      the kind and the schema that a folder declares
     reopen                  an everlasting model whose first phase was lost
     open_folder             the manifest: a PrivateFolder or a PublishedFolder
-    SavedModel, State       the contract that every model keeps to, and what it says of itself
+    SavedModel              the contract that every model keeps to, and what it says of itself
 
 `contract` is what a class says once, `saving` what is written against it, `folder` the rules of files, and `codecs`
 their contents.
@@ -13,7 +13,7 @@ their contents.
 from typing import TYPE_CHECKING
 
 from quorate.core.lazy import import_on_use
-from quorate.models.saving.contract import SavedModel, Spending, State
+from quorate.models.saving.contract import SavedModel
 
 if TYPE_CHECKING:
     from quorate.models.saving.folder import Folder, PrivateFolder, PublishedFolder, open_folder
@@ -24,8 +24,6 @@ __all__ = [
     "PrivateFolder",
     "PublishedFolder",
     "SavedModel",
-    "Spending",
-    "State",
     "class_of",
     "kind_of",
     "load",

@@ -1,7 +1,6 @@
 """Publishable models: trained on public points that private teachers labelled, or chosen privately."""
 
 from quorate.models.students._classifier import StudentClassifier
-from quorate.models.students._tabulated import TabulatedClassifier
 from quorate.models.students.cover import QueryReleaseClassifier, SemiPrivateClassifier
 from quorate.models.students.points import Labelled, k_centre_points, margins, random_points
 
@@ -10,7 +9,6 @@ __all__ = [
     "QueryReleaseClassifier",
     "SemiPrivateClassifier",
     "StudentClassifier",
-    "TabulatedClassifier",
     "k_centre_points",
     "margins",
     "random_points",

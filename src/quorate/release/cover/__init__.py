@@ -3,7 +3,6 @@
     make_cover          the cover of a class of hypotheses on public points
     parse_hypothesis    a box or a halfspace from a text
     Cover               cells, queries, and where a record and a new hypothesis belong
-    NOTHING             the number of a query that no point fulfils
 
 Public points alone decide what the cells and the queries are. A record is put into a cell by exact comparisons, each by
 itself, and whatever it is: one that is no point of the class (a missing or infinite value) has a cell of its own.
@@ -17,9 +16,8 @@ from quorate.release.cover._axes import BoxCover, IntervalCover, ThresholdCover,
 from quorate.release.cover._codes import ConjunctionCover, FiniteCover, StumpCover
 from quorate.release.cover._halfspaces import HalfspaceCover, parse_halfspace
 from quorate.release.cover.base import Cover
-from quorate.release.queries import NOTHING
 
-__all__ = ["NOTHING", "Cover", "make_cover", "parse_hypothesis"]
+__all__ = ["Cover", "make_cover", "parse_hypothesis"]
 
 _COVERS: dict[type[Concept], Any] = {
     Thresholds: ThresholdCover,

@@ -8,6 +8,6 @@ The templates escape every value. Neither page can show a feature, an answer or 
 """
 
 from quorate.service.pages._dashboard import ModelView, dashboard_page
-from quorate.service.pages._rendering import CONTENT_SECURITY_POLICY, STYLE, STYLE_HASH, docs_page
+from quorate.service.pages._rendering import CONTENT_SECURITY_POLICY, docs_page
 
-__all__ = ["CONTENT_SECURITY_POLICY", "STYLE", "STYLE_HASH", "ModelView", "dashboard_page", "docs_page"]
+__all__ = ["CONTENT_SECURITY_POLICY", "ModelView", "dashboard_page", "docs_page"]
