@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from quorate import Infeasible, InvalidInput
 from quorate.core.hypotheses.concept import Dichotomies, sauer
-from quorate.core.hypotheses.line import cut_points, cuts_between
+from quorate.core.hypotheses.points import cut_points, cuts_between
 from quorate.models.concepts import (
     Concept,
     Constant,

@@ -7,7 +7,7 @@ import pytest
 from test_plans import ENOUGH, SHORT
 
 import quorate as qr
-from quorate.core.notebook import html_card
+from quorate.core.progress import html_card
 from quorate.models.concepts import Thresholds
 from quorate.models.predictors import Predictions
 from quorate.models.selection import plan_search

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from typing import Any
 
-from quorate.core.notebook import html_card
 from quorate.core.privacy import Budget
+from quorate.core.progress import html_card
 
 
 @dataclass(frozen=True)

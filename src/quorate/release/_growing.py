@@ -20,9 +20,9 @@ from quorate.core.ballots import release_counts
 from quorate.core.checks import check_count, check_delta, check_positive, check_process, process_identity
 from quorate.core.errors import BudgetSpent, Infeasible, InvalidInput
 from quorate.core.mechanisms.noisy_vector import NoisyVector
-from quorate.core.notebook import html_card
 from quorate.core.privacy import Budget
 from quorate.core.privacy.claims import Total
+from quorate.core.progress import html_card
 from quorate.models.account import Account
 from quorate.models.saving.codecs import from_plain, to_plain
 from quorate.models.saving.contract import SavedModel, State

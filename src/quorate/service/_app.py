@@ -48,8 +48,7 @@ from quorate.service._reading import (
 )
 from quorate.service._repository import Repository, refusal_of
 from quorate.service._settings import Settings
-from quorate.service._telemetry import CONTENT_TYPE, Log, Metrics
-from quorate.service._tracing import Traces
+from quorate.service._telemetry import CONTENT_TYPE, Log, Metrics, Traces
 from quorate.service.model import VERSION, Model
 from quorate.service.pages import CONTENT_SECURITY_POLICY, dashboard_page, docs_page
 

@@ -1,4 +1,4 @@
-"""What the operator sees of the service: structured logs, and numbers for Prometheus.
+"""What the operator sees of the service: structured logs, numbers for Prometheus, and traces for OpenTelemetry.
 
 A log line is one JSON object, of fields that cannot hold a feature, a ballot or a key. A request is logged as its route
 (the template, not the path), model, status, code, key id, and milliseconds in whole paces. Headers, bodies and query
@@ -11,12 +11,18 @@ quorum, is its owner's alone; and so is how often records were inserted, forgott
 ledgers when it is asked for. A caller sees the models that its key may read. How much time and memory the processes
 take follows from all that is asked of all models, and is for who owns them all. Over several worker processes metrics
 are summed, through the folder PROMETHEUS_MULTIPROC_DIR.
+
+A trace has a span for each request, made when it is over: the method, the template of the route, the model, the status,
+the code of a refusal, the number of rows, and the time in whole paces. It has never a value, an answer, a key or the id
+of a request. Of what a caller sends along, only its `traceparent` is used.
 """
 
 import asyncio
 import logging
 import os
 import sys
+import threading
+import time
 import traceback
 from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
@@ -31,6 +37,8 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from quorate import __version__
+from quorate.core.errors import InvalidInput
+from quorate.service._http import Context
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"  # of the metrics
 
@@ -250,3 +258,67 @@ class _Visible:
     def _shows(self, labels: Mapping[str, str]) -> bool:
         by_owner = labels.get("route") in _CHANGES and labels.get("code") not in _NOT_OWNER
         return labels.get("model", "") in (self._owned if by_owner else {"", *self._models})
+
+
+_TRACE_FLUSH_SECONDS = 1.0  # that a stop waits for a collector
+
+
+class Traces:
+    """Spans for a tracer provider of OpenTelemetry."""
+
+    def __init__(self, provider: Any) -> None:
+        from opentelemetry.trace import SpanKind, Status, StatusCode  # noqa: PLC0415
+        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator  # noqa: PLC0415
+
+        self._provider, self._tracer = provider, provider.get_tracer("quorate", __version__)
+        self._kind, self._failed = SpanKind.SERVER, Status(StatusCode.ERROR)
+        self._propagator = TraceContextTextMapPropagator()
+
+    def add_request(self, method: str, route: str, context: Context, *, seconds: float) -> None:
+        """Write down a request that was answered `seconds` after it came, in whole paces."""
+        attributes: dict[str, str | int] = {
+            "http.request.method": method,
+            "http.route": route,
+            "http.response.status_code": context.status,
+            "quorate.outcome": "failed" if context.status >= 500 else "refused" if context.code else "answered",
+            "quorate.rows": context.rows,
+        }
+        if context.model is not None:
+            attributes["quorate.model"] = context.model.name
+        if context.code:
+            attributes["quorate.code"] = context.code
+        parent = context.headers.get(b"traceparent", b"").decode("latin-1")
+        start = time.time_ns() - round(seconds * 1e9)
+        span = self._tracer.start_span(
+            f"{method} {route}".rstrip(),
+            context=self._propagator.extract({"traceparent": parent}),
+            kind=self._kind,
+            attributes=attributes,
+            start_time=start,
+        )
+        if context.status >= 500:
+            span.set_status(self._failed)
+        span.end(start + round(seconds * 1e9))
+
+    def flush(self) -> None:
+        """Send what is there, and wait a moment for it: a collector that hangs holds up nobody's stop."""
+        thread = threading.Thread(target=self._provider.force_flush, daemon=True)
+        thread.start()
+        thread.join(_TRACE_FLUSH_SECONDS)
+
+
+def traces_to(address: str) -> Traces | None:
+    """Return traces that are sent to a collector by OTLP over HTTP; None without an address."""
+    if not address:
+        return None
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415
+        from opentelemetry.sdk.resources import Resource  # noqa: PLC0415
+        from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise InvalidInput(f"traces need {error.name}; install it: pip install 'quorate[tracing]'") from None
+    about = Resource.create({"service.name": "quorate", "service.version": __version__})
+    provider = TracerProvider(resource=about, shutdown_on_exit=False)
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=address)))
+    return Traces(provider)

@@ -17,8 +17,7 @@ from quorate.models.saving import PrivateFolder, PublishedFolder, class_of, load
 from quorate.service._app import make_app
 from quorate.service._repository import UNLOADED, is_unloaded
 from quorate.service._settings import ENVIRONMENT, PARENT, Settings
-from quorate.service._telemetry import Log
-from quorate.service._tracing import traces_to
+from quorate.service._telemetry import Log, traces_to
 from quorate.service.model import Model
 
 STARTUP_FAILURE = 3  # the exit status at which uvicorn does not start a worker again

@@ -1,4 +1,4 @@
-"""What a concept is given: points and labels, checked for shape and type.
+"""What a concept is given: points and labels, checked for shape and type; and cuts of the points of a line.
 
 Values of private rows are no reason for an error: a row that has a missing or infinite value, or one that the class
 does not declare, or a label other than 0 and 1, is left out without a word. A row that is left out is nobody's mistake,
@@ -8,11 +8,12 @@ here. Points whose labels are asked for belong to the one who asks, and are refu
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.core.arrays import Integers
 from quorate.core.errors import InvalidInput
 from quorate.core.estimator_calls import CALL, Calls, one_thread
 from quorate.core.isolation import silence
@@ -94,3 +95,31 @@ class _Asked:
     def predict(self, X: Points) -> Any:
         values = np.asarray(self._ask(X))
         return values.reshape(len(X)) == 1 if values.shape in ((len(X),), (len(X), 1)) else values
+
+
+Values = NDArray[np.float64]
+
+
+def cuts_between(low: Values, high: Values) -> Values:
+    """Return for low < high a number halfway, above `low` and at most `high`: `x >= cut` tells the two apart."""
+    middle = low / 2 + high / 2
+    return np.where((middle > low) & (middle <= high), middle, high)
+
+
+def cut_points(values: Values) -> Values:
+    """Return one cut between each two neighbours among the distinct values, in rising order."""
+    distinct = np.unique(values)
+    return cuts_between(distinct[:-1], distinct[1:])
+
+
+def lead_below(cuts: Values, values: Values, labels: Integers, *, side: Literal["left", "right"] = "left") -> Integers:
+    """Return for each cut how many more ones than zeros lie below it, or at and below it where `side` is right."""
+    order = np.argsort(values)
+    lead = np.zeros(values.size + 1, dtype=np.int64)
+    np.cumsum(2 * labels[order] - 1, out=lead[1:])
+    return lead[np.searchsorted(values[order], cuts, side=side)]  # left: a value at a cut is not below it
+
+
+def mistakes_upward(cuts: Values, values: Values, labels: Integers) -> Any:
+    """Return for each cut the mistakes of saying 1 at and above it and 0 below."""
+    return np.count_nonzero(labels == 0) + lead_below(cuts, values, labels)

@@ -17,8 +17,8 @@ from weakref import WeakKeyDictionary
 
 from quorate.core.checks import check_count, check_delta, check_order, check_positive, check_process, process_identity
 from quorate.core.errors import BudgetSpent, InvalidInput
-from quorate.core.notebook import html_card
 from quorate.core.privacy.cost import Cost, best_order, float_down, float_up, to_capacity, to_epsilon
+from quorate.core.progress import html_card
 
 RENYI_QUANTA = 2**40  # in one unit of divergence
 SLACK_QUANTA = 2**100  # in a probability of one: a slack of 1e-20 is still counted to ten digits

@@ -12,8 +12,7 @@ from quorate.core.checks import check_count, set_validated
 from quorate.core.errors import Infeasible
 from quorate.core.hypotheses.concept import LISTED, Concept, Dichotomies, sauer
 from quorate.core.hypotheses.hypothesis import Hypothesis
-from quorate.core.hypotheses.line import lead_below
-from quorate.core.hypotheses.points import Labels, Points
+from quorate.core.hypotheses.points import Labels, Points, lead_below
 
 Corner = tuple[float, ...]
 

@@ -9,8 +9,7 @@ import numpy as np
 from quorate.core.arrays import Integers
 from quorate.core.hypotheses.concept import Concept, Dichotomies
 from quorate.core.hypotheses.hypothesis import Hypothesis, Tally
-from quorate.core.hypotheses.line import cut_points, lead_below, mistakes_upward
-from quorate.core.hypotheses.points import Labels, Points
+from quorate.core.hypotheses.points import Labels, Points, cut_points, lead_below, mistakes_upward
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,7 @@ from quorate.core.arrays import Integers
 from quorate.core.checks import check_count, set_validated
 from quorate.core.hypotheses.concept import Concept, Dichotomies
 from quorate.core.hypotheses.hypothesis import Constant, Hypothesis
-from quorate.core.hypotheses.line import cuts_between, mistakes_upward
-from quorate.core.hypotheses.points import Labels, Mask, Points
+from quorate.core.hypotheses.points import Labels, Mask, Points, cuts_between, mistakes_upward
 from quorate.models.concepts._thresholds import Threshold
 
 

@@ -17,8 +17,8 @@ from sklearn.utils.validation import check_consistent_length, validate_data
 
 from quorate.core.checks import check_choice, check_count, is_named_id, warn_of_id
 from quorate.core.errors import InvalidInput
-from quorate.core.notebook import html_card
 from quorate.core.privacy import Cost
+from quorate.core.progress import html_card
 from quorate.core.requests import NO_QUORUM
 from quorate.core.rows import canonical_and_finite
 from quorate.models.predictors.labels import numbers_for, without_values

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from types import MethodType
 from typing import Any, NoReturn
 
-from quorate.core.notebook import html_card
+from quorate.core.progress import html_card
 
 NO_SCORES = (
     "an answer is a label, and votes are not released. PrivateClassifier(scores=True) answers with noisy shares of the "
