@@ -73,23 +73,13 @@ class Constraints:
         self._cells = dict(cells)
         self._numbers = {name: index for index, name in enumerate(cells)}
         self._sizes = tuple(column.size for column in cells.values())
-        tables, tied = list[Table](), list[Tied]()
-        for number, constraint in enumerate(constraints):
-            with prefix_errors(f"constraint {number + 1}: "):
-                rule = self._read_constraint(constraint)
-            if isinstance(rule, Tied):
-                tied.append(rule)
-            else:
-                tables.append(rule)
-        columns_of_tied = [{self._numbers[name] for name, _ in tie.balance.factors} for tie in tied]
-        self.balances = [self._balances([tied[index] for index in part]) for part in _together(columns_of_tied)]
+        rules = [self._read_numbered(number, constraint) for number, constraint in enumerate(constraints, start=1)]
+        tied = [rule for rule in rules if isinstance(rule, Tied)]
+        self.balances = self._join_balances(tied)
+        tables = [rule for rule in rules if not isinstance(rule, Tied)]
         tables += [(balances.members, ~balances.possible(self._sizes)) for balances in self.balances]
-        self.possible = Possible(
-            tuple(
-                self._group([tables[index] for index in part])
-                for part in _together([set(columns) for columns, _ in tables])
-            )
-        )
+        parts = _together([set(columns) for columns, _ in tables])
+        self.possible = Possible(tuple(self._group([tables[index] for index in part]) for part in parts))
 
     def keep(self, codes: Integers, values: dict[str, list[Any]]) -> None:
         """Give records values that keep orders and totals in the place of those that they have."""
@@ -99,6 +89,11 @@ class Constraints:
                 changed = np.flatnonzero(is_bound & ~balances.is_missing(index, codes[:, self._numbers[name]]))
                 for row, number in zip(changed.tolist(), numbers[changed, index].tolist(), strict=True):
                     values[name][row] = balances.format_number(index, number)
+
+    def _read_numbered(self, number: int, constraint: Any) -> Table | Tied:
+        """Read a constraint; an error names its number in the list."""
+        with prefix_errors(f"constraint {number}: "):
+            return self._read_constraint(constraint)
 
     def _read_constraint(self, constraint: Any) -> Table | Tied:
         """Return which cells a constraint rules out, or the order or total that it asks for."""
@@ -157,9 +152,11 @@ class Constraints:
         if not all(holds_whole_numbers(cells) for cells in dates):
             raise InvalidInput("dates that are compared must be cut at whole units; declare a smaller unit")
 
-    def _balances(self, tied: Sequence[Tied]) -> Balances:
+    def _join_balances(self, tied: Sequence[Tied]) -> list[Balances]:
+        """Return the orders and totals, those that share a column together."""
         numbers = {name: cells for name, cells in self._cells.items() if isinstance(cells, NumberCells)}
-        return Balances(tied, numbers, self._numbers)
+        parts = _together([{self._numbers[name] for name, _ in tie.balance.factors} for tie in tied])
+        return [Balances([tied[index] for index in part], numbers, self._numbers) for part in parts]
 
     def _group(self, tables: Sequence[Table]) -> Table:
         """Return the columns that tables share, and which of their cells none of them rules out."""
