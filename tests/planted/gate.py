@@ -32,7 +32,7 @@ from quorate.models.evaluation import rows as held_out_rows
 from quorate.models.knn._ballots import Ballot
 from quorate.models.knn._unit_file import UnitFile
 from quorate.models.knn._units import SEALED
-from quorate.models.predictors import labels
+from quorate.models.predictors import labels, records
 from quorate.tables import columns, containers, csv_files, dates, persons, values
 from quorate.tables import frames as frame_module
 from quorate.tables.reading import as_reading
@@ -422,6 +422,10 @@ def _dictionaries_joined_by_arrow(sound: Any) -> Any:
     return lambda column: column
 
 
+def _infinite_values_of_a_frame_refused(sound: Any) -> Any:
+    return lambda matrix, **options: sound(matrix, ensure_all_finite="allow-nan")
+
+
 def _kinds_by_private_types(sound: Any) -> Any:
     return lambda model, X, schema=None: frame_module.FrameFormat.of(X)
 
@@ -489,6 +493,16 @@ def one_value_keeps_rows_from_being_taken(folder: Path) -> bool:
     return False
 
 
+def an_infinite_value_refuses_a_frame(folder: Path) -> bool:
+    """Read a private frame for a model, and once more where one value is infinite."""
+    for odd in (1.0, math.inf):
+        try:
+            records.check_matrix(BaseEstimator(), pd.DataFrame({"x": [0.0, odd]}), missing=True, reset=True)
+        except ValueError:
+            return True
+    return False
+
+
 def one_gap_decides_held_out_columns(folder: Path) -> bool:
     """Put held-out truth values to a published model, and once more where one is missing."""
     model = LogisticRegression().fit([[0.0], [1.0]], [0, 1])
@@ -539,6 +553,12 @@ _BEHIND = (
         "dictionaries of a column's parts are joined before rows are taken",
         (containers, "_plain_layout", _dictionaries_joined_by_arrow),
         one_value_keeps_rows_from_being_taken,
+    ),
+    _bug_behind(
+        "infinite_values_of_a_frame_refused",
+        "a private frame with an infinite value is refused",
+        (records, "check_array", _infinite_values_of_a_frame_refused),
+        an_infinite_value_refuses_a_frame,
     ),
     _bug_behind(
         "held_out_kinds_by_private_types",

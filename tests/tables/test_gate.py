@@ -19,6 +19,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
+from sklearn.tree import DecisionTreeClassifier
 
 import quorate as qr
 from hostile_tables import BASES, ODD, READERS, REWRITING, SOURCES, broken_cells, packed
@@ -175,6 +176,29 @@ def test_rows_in_a_sequence_are_read_each_by_itself():
             assert open_matrix(table).tobytes() == expected.tobytes()
         for index, row in enumerate([*rows, [odd, 4]]):
             assert open_matrix([row])[0].tobytes() == expected[index].tobytes()
+
+
+FRAMES = {
+    "pandas": pd.DataFrame,
+    "polars": pl.DataFrame,
+    "arrow": pa.table,
+    "rows": lambda x: np.stack([*x.values()], 1),
+}
+
+
+@pytest.mark.parametrize("library", FRAMES)
+def test_an_infinite_value_refuses_no_fit_of_an_estimator_that_takes_gaps(library):
+    for odd in (np.inf, -np.inf, np.nan, 1e308):
+        columns = {"a": np.arange(40.0), "b": np.r_[np.arange(39.0), odd]}
+        model = qr.PrivateClassifier(DecisionTreeClassifier(), epsilon=4.0, teachers=4, queries=2, classes=[0, 1])
+        assert model.fit(FRAMES[library](columns), np.arange(40) % 2).n_features_in_ == 2
+
+
+@pytest.mark.parametrize("unit", ["ns", "s", "D"])
+def test_dates_that_are_labels_stay_dates_once_rows_are_taken(unit):
+    days = np.array(["2024-01-01", "2025-01-01", "NaT", "2024-01-01"], dtype=f"M8[{unit}]")
+    taken = class_codes(np.array(["2024-01-01", "2025-01-01"]), labels_of(days, np.array([3, 2, 1])))
+    assert taken.tolist() == [0, -1, 1]
 
 
 def test_one_text_among_targets_of_an_array_is_no_reason_to_refuse_them():

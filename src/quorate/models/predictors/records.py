@@ -173,13 +173,12 @@ def check_matrix(
     if reset:
         classifier.columns_read_ = is_frame(X) and role == "private" and not declared
     _check_size(X)
+    refused: Any = "allow-nan" if missing and role != "private" else False  # infinite values alone, or none
     if is_frame(X):
-        numbers = check_array(
-            _frame_matrix(classifier, X, role, reset=reset, declared=declared),
-            ensure_all_finite="allow-nan" if missing else False,
-        )
+        frame = _frame_matrix(classifier, X, role, reset=reset, declared=declared)
+        numbers = check_array(frame, ensure_all_finite=refused)
     else:
-        numbers = _array_matrix(classifier, X, role, missing=missing, reset=reset)
+        numbers = _array_matrix(classifier, X, role, refused=refused, reset=reset)
     matrix, finite = canonical_and_finite(numbers)
     if role != "private" and not (finite or missing):
         try:
@@ -197,7 +196,7 @@ def _check_size(X: Any) -> None:
         )
 
 
-def _array_matrix(classifier: Any, X: Any, role: Role, *, missing: bool, reset: bool) -> Any:
+def _array_matrix(classifier: Any, X: Any, role: Role, *, refused: Any, reset: bool) -> Any:
     """Return an array, a list or a sparse matrix as scikit-learn reads it; errors repeat no private value."""
     try:
         return validate_data(
@@ -206,7 +205,7 @@ def _array_matrix(classifier: Any, X: Any, role: Role, *, missing: bool, reset: 
             reset=reset,
             accept_sparse=_SPARSE,
             dtype=np.float64,
-            ensure_all_finite="allow-nan" if missing and role != "private" else False,
+            ensure_all_finite=refused,
         )
     except (TypeError, ValueError) as error:
         if role != "private":

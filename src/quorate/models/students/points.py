@@ -98,8 +98,8 @@ def labels_of(y: Any, rows: Rows) -> Any:
     if is_arrow(y):  # whose values are no plain ones
         return take_arrow_rows(y, rows).to_pylist()
     if isinstance(y, np.ndarray):
-        values = y[rows].tolist()  # as if there had never been others: a type is wide enough for all
-        return values if y.dtype == object else np.array(values)
+        values = y[rows]
+        return np.array(values.tolist()) if y.dtype.kind in "SU" else values  # as if there were no longer texts
     return [y[row] for row in rows.tolist()]
 
 
