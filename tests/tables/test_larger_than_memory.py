@@ -238,6 +238,15 @@ def test_a_dataset_does_not_deal_a_file_twice_either(tmp_path):
         assert sum(batch.num_rows for batch in TableStream(dataset)) == rows
 
 
+@pytest.mark.parametrize("last", [5, 2**40])  # the latter fits into no number of 32 bits
+def test_types_alone_decide_whether_a_dataset_is_read(tmp_path, last):
+    for name, column in (("a", pa.array([1, 2], pa.int32())), ("b", pa.array([3, last]))):
+        pyarrow.parquet.write_table(pa.table({"x": column}), tmp_path / f"{name}.parquet")
+    with pytest.raises(InvalidInput, match="columns of different types: 'x'"):
+        TableStream(pyarrow.dataset.dataset(tmp_path))
+    assert [row["x"] for part in TableStream(tmp_path) for row in part.to_pylist()] == [1, 2, 3, last]
+
+
 def test_no_value_of_a_dataset_is_refused(tmp_path):
     (tmp_path / "a.csv").write_text("a,b,y\n1,2,ill\n")
     (tmp_path / "b.csv").write_text("a,b,y\n1,secret,well\n")

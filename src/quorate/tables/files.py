@@ -32,7 +32,7 @@ import pyarrow.parquet
 from quorate.core.checks import check_choice
 from quorate.core.errors import InvalidInput
 from quorate.tables._sources import DATABASE, open_excel, open_query
-from quorate.tables.containers import Role, as_table, check_names, foreign
+from quorate.tables.containers import Role, as_table, check_names, foreign, shown_names
 from quorate.tables.csv_files import FOUND, CsvFormat, csv_header, empty_texts, stream_csv
 from quorate.tables.csv_records import Irregularities
 
@@ -204,6 +204,8 @@ class TableStream:
             if separator_of_csv := _csv_separator(self._dataset):
                 self._dataset = None
                 self._declared = CsvFormat(encoding, separator or separator_of_csv, skip_last)
+            else:
+                _check_types(source)
         self._files = [] if self._dataset is not None else table_files(getattr(source, "files", source))
         if self._dataset is None:
             self.header = table_header(self._files[0], self._declared)
@@ -385,6 +387,20 @@ def _check_fragments(dataset: Any) -> None:
             groups = [getattr(group, "id", None) for part in fragments for group in getattr(part, "row_groups", [None])]
             if len(fragments) > 1 and len(set(groups)) < len(groups):
                 raise InvalidInput(_TWICE)
+
+
+def _check_types(dataset: Any) -> None:
+    """Refuse a dataset whose files have columns of other types than it has: Arrow would cast, and fail by one value."""
+    with _readable(None):
+        types = {(field.name, field.type) for part in dataset.get_fragments() for field in part.physical_schema}
+    cast = sorted(
+        {name for name, kind in types if name in dataset.schema.names and dataset.schema.field(name).type != kind}
+    )
+    if cast:
+        raise InvalidInput(
+            f"the files of the dataset have columns of different types: {shown_names(cast)}; give the files by path, "
+            "which are read by their own types each"
+        )
 
 
 def _identity(file: File) -> Any:
