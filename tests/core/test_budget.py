@@ -132,7 +132,7 @@ def test_reservations_settle_once_and_within_bounds():
         budget.spend(Cost(renyi=0.01))
     reservation.settle(1)
     assert budget.remaining().renyi == 0.75
-    with pytest.raises(InvalidInput, match="settled already"):
+    with pytest.raises(InvalidInput, match="an unsettled one"):
         reservation.settle(0)
     with pytest.raises(InvalidInput, match="count must be a whole number of at least 0, got -1"):
         budget.reserve(Cost(renyi=0.1), times=4).settle(-1)
@@ -165,8 +165,8 @@ def test_a_budget_cannot_be_duplicated(duplicate):
     [
         ({"epsilon": 0.0, "delta": 1e-6}, "epsilon must be a positive finite number"),
         ({"epsilon": 1.0, "delta": 1.0}, "delta must be at least 0 and below 1"),
-        ({"epsilon": 1.0, "delta": 1e-6, "slack": 1e-6}, "slack is set aside from delta=1e-06 and must be below it"),
-        ({"epsilon": 1.0, "delta": 0.0, "order": 2.0}, "delta = 0 is kept at order infinity, not 2.0"),
+        ({"epsilon": 1.0, "delta": 1e-6, "slack": 1e-6}, "slack must be below delta=1e-06"),
+        ({"epsilon": 1.0, "delta": 0.0, "order": 2.0}, "order must be infinity for delta = 0, got 2.0"),
         ({"epsilon": 0.1, "delta": 1e-6, "order": 2.0}, "order 2 leaves nothing to spend"),
         ({"epsilon": True, "delta": 1e-6}, "epsilon must be a positive finite number, got True"),
     ],

@@ -121,7 +121,7 @@ def test_the_account_is_moved_and_not_copied(path, tmp_path):
     with pytest.raises(BudgetSpent):
         budget.spend(Cost(renyi=0.01))
     for taken in (budget, ledger.budget()):
-        with pytest.raises(InvalidInput, match=r"taken over by a ledger already|stays there"):
+        with pytest.raises(InvalidInput, match=r"already taken over by a ledger|stays in the ledger"):
             Ledger.create(tmp_path / f"{id(taken)}", taken, fingerprint="m")
 
 
@@ -176,7 +176,7 @@ def test_it_is_for_its_owner(path):
 
 def test_refusals(path, tmp_path):
     Ledger.create(path, Budget(epsilon=1.0, delta=0.0), fingerprint="m")
-    with pytest.raises(InvalidInput, match="exists: a ledger is never overwritten"):
+    with pytest.raises(InvalidInput, match="exists, and a ledger is never overwritten"):
         Ledger.create(path, Budget(epsilon=1.0, delta=0.0), fingerprint="m")
     with pytest.raises(LedgerRefused, match="it belongs to another model"):
         Ledger.open(path, fingerprint="another")

@@ -76,7 +76,7 @@ def _strangers():
     from quorate.core.ledger import _ledger as ledger
     from quorate.core.ledger import budget
 
-    budget._SILENT = ledger._HELD = 0.05
+    budget._SILENT = ledger._ID_SECONDS = 0.05
     budget._space = lambda: f"host {os.getpid()}"
 
 

@@ -359,7 +359,7 @@ def test_redrawn_thresholds_against_a_count_by_hand():
         ({"aggregator": "majority"}, "aggregator must be 'auto' or one of quorum"),
         ({"votes": [[0.5, 0.5]]}, "whole numbers"),
         ({"votes": [1, 2]}, "must be a matrix"),
-        ({"votes": [[1, 2]], "disagreement": 0.1}, "not both"),
+        ({"votes": [[1, 2]], "disagreement": 0.1}, "leave disagreement out"),
         ({"votes": [[1, 2]], "classes": 3}, "one column for each of the 3 classes"),
         ({"records": 10, "teachers": 20}, "at most records=10"),
         ({"queries": 0}, "queries must be"),

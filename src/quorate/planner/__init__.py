@@ -1,11 +1,11 @@
-"""Plans: what is achievable, before any private record is read. Nothing here sees private data.
+"""Plans forecast what a private model can achieve, from public numbers alone. Nothing here reads private data.
 
-    plan                 private prediction: which aggregator, how many teachers, what to expect
-    plan_concept         classes of hypotheses: which method, and how many records each needs
-    plan_student_first   a published student before the ensemble: how many teachers a dissent needs
-    Plan                 what they return: feasible, nearest, methods, figures, settings(), summary(), as_dict()
+    plan                 private prediction: the aggregator, the number of teachers, the expected answers
+    plan_concept         classes of hypotheses: the method, and the number of records that each needs
+    plan_student_first   a published student before the ensemble: the number of teachers that a dissent needs
+    Plan                 the result: feasible, nearest, methods, figures, settings(), summary(), as_dict()
 
-Models use these plans. `plan_everlasting` and `plan_release` stand beside what they plan, above this room.
+Models use these plans. `plan_everlasting` and `plan_release` are in the rooms above, beside their models.
 """
 
 from typing import TYPE_CHECKING

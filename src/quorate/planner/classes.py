@@ -1,7 +1,7 @@
-"""What is declared of classes before any record is read: their shares and weights; and what is to be said of rare ones.
+"""Declared shares and weights of classes, and warnings about rare classes, before any record is read.
 
-A teacher votes for the class that it finds most likely. A class of share 10% is seldom that, however well the teachers
-rank: with labels alone, everybody is answered with the common class.
+A teacher votes for the class that it finds most likely. A class with a share of 10% rarely is the most likely one, even
+if the teachers rank well. So answers that are labels name the common class for almost every query.
 """
 
 import math
@@ -10,14 +10,14 @@ from typing import Any, Literal
 
 from quorate.core.errors import InvalidInput
 
-_SUM = 1e-6  # by how much shares may miss 1, for those who round them
-_RARE = 0.4  # of an equal share: below, a class is rare (with two classes, below a fifth of the records)
-_EACH = 5  # records of each class that a teacher learns from, at least
-_FEW = 10.0  # records of a class in a teacher's chunk below which it hardly wins a ballot, whatever it weighs
+_SUM_TOLERANCE = 1e-6  # between 1 and the sum of declared shares, which people round
+_RARE_SHARE = 0.4  # of an equal share; with two classes, a class of less than a fifth of the records is rare
+_LEAST_RECORDS = 5  # of each class in a teacher's chunk
+_FEW_RECORDS = 10.0  # of a class in a teacher's chunk; below this it rarely wins a vote, even with a large weight
 
 
 def by_class(name: str, values: Any, classes: Sequence[Any]) -> tuple[float, ...]:
-    """Return one positive number for each class, in the order of the classes, of a mapping or of a sequence."""
+    """Return the positive number of each class, in the order of `classes`, from a mapping or a sequence."""
     if isinstance(values, Mapping):
         if set(values) != set(classes):
             raise InvalidInput(f"{name} must name each class once: {', '.join(map(str, classes))}")
@@ -34,34 +34,41 @@ def by_class(name: str, values: Any, classes: Sequence[Any]) -> tuple[float, ...
 def check_prior(prior: Any, classes: Sequence[Any]) -> tuple[float, ...]:
     """Return declared shares of the classes, which must sum to 1."""
     shares = by_class("prior", prior, classes)
-    if abs(math.fsum(shares) - 1) > _SUM:
-        raise InvalidInput(f"prior must be shares that sum to 1, and these sum to {math.fsum(shares):g}")
+    if abs(math.fsum(shares) - 1) > _SUM_TOLERANCE:
+        raise InvalidInput(f"prior must be shares that sum to 1, got a sum of {math.fsum(shares):g}")
     return shares
 
 
 def few_rows_warning(classes: int, *, rows: int | None) -> str | None:
-    """Return what to say where a teacher has fewer records than a few of each class, or None.
+    """Return a warning if a teacher has fewer than a few records of each class, else None.
 
     >>> few_rows_warning(26, rows=21)
     'a teacher has 21 records for 26 classes, and hardly learns them from fewer than 130: use fewer teachers'
     """
-    if rows is None or rows >= _EACH * classes:
+    if rows is None or rows >= _LEAST_RECORDS * classes:
         return None
     has = "1 record" if rows == 1 else f"{rows} records"
     return (
-        f"a teacher has {has} for {classes} classes, and hardly learns them from fewer than {_EACH * classes}: "
-        "use fewer teachers"
+        f"a teacher has {has} for {classes} classes, and hardly learns them from fewer than "
+        f"{_LEAST_RECORDS * classes}: use fewer teachers"
     )
 
 
 def rare_class_warning(prior: Sequence[float], *, weighted: bool, rows: int | None) -> str | None:
-    """Return what to say to who asks for labels where a class is rare, or None where nothing is to be said.
+    """Return a warning if answers are labels and a class is rare, else None.
 
-    `weighted` says that teachers weigh classes; `rows` is how many records each of them has, if that is known.
+    Parameters
+    ----------
+    prior
+        The declared shares of the classes.
+    weighted
+        Whether teachers weight the classes.
+    rows
+        The number of records of each teacher, if known.
     """
     share = min(prior)
     rare = f"a class of share {100 * share:.2g}%"
-    if share >= _RARE / len(prior) or (weighted and (rows is None or share * rows >= _FEW)):
+    if share >= _RARE_SHARE / len(prior) or (weighted and (rows is None or share * rows >= _FEW_RECORDS)):
         return None
     if not weighted:
         remedy = "use scores=True or class_weight='balanced' (--scores, --class-weight), or a linear model"
@@ -73,7 +80,7 @@ def rare_class_warning(prior: Sequence[float], *, weighted: bool, rows: int | No
 
 
 def takes_class_weight(estimator: Any) -> bool:
-    """Return whether the estimator, or one in it, weighs classes."""
+    """Return whether the estimator, or a part of it, takes class weights."""
     return bool(_weight_names(estimator))
 
 
@@ -82,9 +89,9 @@ def _weight_names(estimator: Any) -> list[str]:
 
 
 def weigh_classes(estimator: Any, weights: Literal["balanced"] | tuple[float, ...]) -> Any:
-    """Return the estimator with these weights of its classes, which teachers know by their numbers.
+    """Return a copy of the estimator with these class weights, by class number.
 
-    "balanced" weights are made by each teacher of its own rows.
+    With "balanced", each teacher computes the weights from its own rows.
     """
     names = _weight_names(estimator)
     if not names:

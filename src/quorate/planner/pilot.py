@@ -1,8 +1,8 @@
-"""What labelled public rows tell about a plan, before any private record is read: a pilot.
+"""A pilot tests a plan on labelled public rows, before any private record is read.
 
-Teachers are fitted on one half of the public rows and vote on the other half, and the other way round. A half that is
-small is dealt to teachers more than once. That shows how much teachers of the planned size disagree, and how often they
-are right; and one model of all of a half shows what public rows give by themselves.
+Teachers are fitted on each half of the public rows and vote on the other half. A small half is dealt to teachers more
+than once. The votes show how much teachers of the planned size disagree and how often they are correct. One model of a
+whole half shows how accurate the public rows are without private ones.
 """
 
 from dataclasses import dataclass
@@ -20,19 +20,19 @@ from quorate.core.isolation import silence
 from quorate.core.mechanisms.base import ThresholdMechanism
 from quorate.core.rows import take_rows
 
-LEAST_HALF = 50  # public units: fewer show nothing
-_COMMITTEE = 64  # teachers, at least: fewer do not show how much they disagree
-_MOST_TEACHERS = 100  # of a half: more show nothing new
-_TRIED = 10_000  # queries of a run, at most: more show nothing new either
-_SURE = 2.0  # standard errors by which public rows alone must be better for it to be said
+LEAST_HALF = 50  # public units of a half; an estimate from fewer is too uncertain
+_LEAST_TEACHERS = 64  # of a half; fewer do not show how much teachers disagree
+_MOST_TEACHERS = 100  # of a half; more do not change the estimate
+_MOST_QUERIES = 10_000  # of a run that is tried; more do not change the estimate
+_WARNING_ERRORS = 2.0  # standard errors by which public rows alone must be better to cause a warning
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pilot:
-    """Votes on public rows, of teachers that were fitted on the half of them to which the row does not belong.
+    """Votes on public rows, each by teachers that were fitted on the half without that row.
 
-    `codes` are the labels of these rows and `alone` how often one model of all of the other half is right on them, None
-    where it could not be fitted.
+    `codes` are the labels of these rows. `alone` is the accuracy of one model of the whole other half, or None if that
+    model could not be fitted.
     """
 
     votes: Integers
@@ -51,9 +51,9 @@ class Pilot:
         return float(1 - self.shares.mean())
 
     def try_out(self, mechanism: Any, *, queries: int) -> tuple[float, float] | None:
-        """Return the share of right answers and the share answered if this mechanism had to count such votes.
+        """Return the share of correct answers and the share answered when this mechanism counts these votes.
 
-        The points are asked over and over, up to `queries`; None if nothing was answered. Draws real noise.
+        The points are repeated up to `queries`, and real noise is drawn. None if no query was answered.
         """
         points = np.resize(np.arange(len(self.codes)), queries)
         answers = mechanism.answers(scaled_votes(self.votes, mechanism.teachers)[points])
@@ -64,13 +64,13 @@ class Pilot:
         return float(right.mean()), float(answered.sum() / queries)
 
     def warning(self, mechanism: Any, *, queries: int) -> str | None:
-        """Return what to say where public rows alone are clearly better than these answers would be, or None."""
+        """Return a warning if public rows alone are clearly more accurate than these answers, else None."""
         if self.alone is None:
             return None
-        tried = min(queries, _TRIED) if isinstance(mechanism, ThresholdMechanism) else len(self.codes)
+        tried = min(queries, _MOST_QUERIES) if isinstance(mechanism, ThresholdMechanism) else len(self.codes)
         right, answered = self.try_out(mechanism, queries=tried) or (0.0, 0.0)
         error = np.sqrt(max(self.alone * (1 - self.alone), 1e-4) * (1 / len(self.codes) + 1 / tried))
-        if self.alone <= right * answered + _SURE * error:
+        if self.alone <= right * answered + _WARNING_ERRORS * error:
             return None
         return (
             f"public rows alone would do better: one model of half of them is right on {self.alone:.1%} of the other "
@@ -87,18 +87,23 @@ def run_pilot(
     units_per_teacher: int,
     **fitting: Any,
 ) -> Pilot:
-    """Let teachers of each half of the *public* units vote on the rows of the other half, as those of the plan would.
+    """Fit teachers of the planned size on each half of the *public* units, and count their votes on the other half.
 
-    Every row is a unit of its own, unless told. `fitting` is as for `Ensemble.fit_parts`. Raises `Infeasible` where
-    half of the units are fewer than a teacher has, or too few to show anything. The same rows give the same votes.
+    Each row is a unit unless `units` numbers the units. `fitting` is as for `Ensemble.fit_parts`. The result is
+    deterministic.
+
+    Raises
+    ------
+    Infeasible
+        If half of the units are fewer than one teacher has, or too few for an estimate.
     """
     owners_ = np.arange(len(codes)) if units is None else units
     people = np.unique(owners_)
     needed = 2 * max(units_per_teacher, LEAST_HALF)
     if people.size < needed:
         raise Infeasible(
-            f"{people.size:,} public units are too few to stand for teachers of {units_per_teacher:,} units each: it "
-            f"takes {needed:,}, or more and smaller teachers"
+            f"a pilot of teachers of {units_per_teacher:,} units each needs {needed:,} public units, got "
+            f"{people.size:,}; add public units, or plan more and smaller teachers"
         )
     random = np.random.default_rng(0)
     positions = random.permutation(people.size)[np.searchsorted(people, owners_)]
@@ -117,17 +122,17 @@ def run_pilot(
 
 
 def _owners(random: np.random.Generator, pool: Integers, size: int, *, places: int) -> list[Integers]:
-    """Return which teacher has which place, in each of several deals of the places of a pool; -1 is nobody.
+    """Return the teacher of each unit in several deals of a pool; -1 stands for no teacher.
 
-    Where one deal makes too few teachers, the pool is dealt again and again. Teachers of s units out of the same n vary
-    among themselves as 1/s - 1/n and not as 1/s, the correction for a finite population: with s = mn / (m + n) they
-    differ as teachers of m units of their own do.
+    If one deal makes too few teachers, the pool is dealt repeatedly. Teachers of s units out of the same n vary as
+    1/s - 1/n instead of 1/s, which is the correction for a finite population. With s = mn / (m + n) they vary like
+    teachers of m independent units.
     """
-    if pool.size // size < _COMMITTEE:
+    if pool.size // size < _LEAST_TEACHERS:
         size = max(1, round(size * pool.size / (size + pool.size)))
     count = min(pool.size // size, _MOST_TEACHERS)
     owners = []
-    for _ in range(-(-_COMMITTEE // count)):
+    for _ in range(-(-_LEAST_TEACHERS // count)):
         owner = np.full(places, -1)
         owner[random.permutation(pool)[: count * size]] = np.arange(count * size) % count
         owners.append(owner)
@@ -135,7 +140,7 @@ def _owners(random: np.random.Generator, pool: Integers, size: int, *, places: i
 
 
 def _votes(X: Any, codes: Integers, owners: list[Integers], queries: Any, **fitting: Any) -> Integers:
-    """Return the votes of the teachers of all these deals together."""
+    """Return the summed votes of the teachers of all deals."""
     parts = [(X, codes, Deal.by_assignment(owner, teachers=int(owner.max()) + 1)) for owner in owners]
     teachers, dealt = (sum(counts) for counts in zip(*((d.teachers, d.rows.size) for _, _, d in parts), strict=True))
     fitted = Ensemble.fit_parts(parts, teachers, units=dealt, **fitting)
@@ -143,18 +148,18 @@ def _votes(X: Any, codes: Integers, owners: list[Integers], queries: Any, **fitt
 
 
 def _right(estimator: Any, X: Any, codes: Integers, queries: Any, truth: Integers) -> NDArray[np.bool_] | None:
-    """Return where one model of these rows is right on others."""
+    """Return the queries that one model of these rows labels correctly; None if it cannot be fitted."""
     with silence():
         try:
             model = clone(estimator).fit(X, codes)
             right: NDArray[np.bool_] = np.asarray(model.predict(queries)) == truth
             return right
-        except Exception:  # somebody else's estimator, on rows of one class perhaps: there is nothing to compare
+        except Exception:  # A user estimator may fail, for example on rows of one class; then there is no comparison.
             return None
 
 
 def scaled_votes(votes: Integers, teachers: int) -> Integers:
-    """Return the votes that this many teachers would cast in the same shares; the rounding goes to the first."""
+    """Return the votes of this many teachers in the same shares; the first class takes the rounding."""
     scaled: Integers = np.floor(votes / votes.sum(axis=1, keepdims=True) * teachers).astype(np.int64)
     rows = np.arange(len(scaled))
     scaled[rows, scaled.argmax(axis=1)] += teachers - scaled.sum(axis=1)

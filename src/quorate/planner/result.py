@@ -1,4 +1,4 @@
-"""The one plan of every family: whether it is feasible, what to run, what to expect, what would have to change."""
+"""The result of every planner: whether a plan is feasible, its settings, its forecast, and changes that would help."""
 
 import math
 from collections.abc import Mapping
@@ -43,11 +43,19 @@ class PublishedBound:
 
 @dataclass(frozen=True)
 class Method:
-    """One method of a comparison, by the share of answers that it gets wrong beyond the best rule.
+    """One method of a comparison, by its excess error: the share of wrong answers beyond the best rule.
 
-    `error` is an upper bound for every distribution of the records if `is_bound`, and otherwise expected on a reference
-    table. `needed` is the number of records that the target takes, None if it is unknown or no number would do, and
-    `least` a lower bound on it. `settings` are those that the bound was found with.
+    Attributes
+    ----------
+    error
+        The excess error: an upper bound for every distribution of the records if `is_bound`, and otherwise the
+        expectation on a reference table.
+    needed
+        The number of records that the target takes; None if it is unknown or no number suffices.
+    least
+        A lower bound on that number.
+    settings
+        The settings of the method for which the bound holds.
     """
 
     name: str
@@ -68,13 +76,24 @@ class Method:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Plan:
-    """What to run and what to expect, from public numbers alone.
+    """The settings of a private model and the forecast of its answers, from public numbers alone.
 
-    `family` says what is planned: "votes", "concept", "student_first", "everlasting", "neighbours", "search" or
-    "release". `figures` are its numbers, and each of them is an attribute too; one that is a function is computed when
-    it is asked for. `keywords` are the settings of the estimator that follows the plan, `text` and `premise` what it
-    expects and supposes, and `shortage` what is missing if it is not feasible. `nearest` are changes of one number,
-    each of which would make it feasible, and `methods` a comparison, the best method first.
+    Attributes
+    ----------
+    family
+        The kind of model: "votes", "concept", "student_first", "everlasting", "neighbours", "search" or "release".
+    figures
+        The numbers of the plan. Each is also an attribute; a function among them is computed on access.
+    keywords
+        The settings of the estimator that follows the plan.
+    text, premise
+        The forecast, and its assumptions, as sentences.
+    shortage
+        The reason if the plan is not feasible.
+    nearest
+        Changes of one number, each of which would make the plan feasible.
+    methods
+        A comparison of methods, the best one first.
     """
 
     family: str
@@ -113,7 +132,7 @@ class Plan:
         return dict(self.keywords)
 
     def open_budget(self) -> Budget:
-        """Return a fresh budget of this epsilon and delta, at the order and slack that fit the mechanism of votes."""
+        """Return a new budget of this epsilon and delta, at the order and slack of the plan's mechanism."""
         return Budget(epsilon=self.epsilon, delta=self.delta, order=self.order, slack=self.slack)
 
     def summary(self) -> str:
@@ -127,20 +146,20 @@ class Plan:
         return " ".join(filter(None, sentences))
 
     def shortfall(self) -> str:
-        """Return why a plan is not feasible, and what would make it feasible."""
+        """Return why the plan is not feasible, and the changes that would make it feasible."""
         changes = "; ".join(change.sentence for change in self.nearest)
         remedy = f"any one of these would do: {changes}" if changes else "no change of one number would do"
         return f"not feasible: {self.shortage}; {remedy}. {self.premise}".strip(" .")
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the plan as plain values that JSON can hold; the mechanism is left out, an infinite number is None."""
+        """Return the plan as JSON values, without the mechanism; an infinite number becomes None."""
         parts = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "figures"}
         figures = {name: getattr(self, name) for name in self.figures if name != "mechanism"}
         return {name: _plain(value) for name, value in {**parts, **figures}.items()}
 
     @classmethod
     def from_dict(cls, described: Mapping[str, Any], mechanism: Any = None) -> "Plan":
-        """Return the plan that `as_dict` described, with the mechanism of a plan for votes."""
+        """Return the plan of an `as_dict` document; a plan for votes also takes its mechanism."""
         kinds = {"candidates": Candidate, "published": PublishedBound, "nearest": Change, "methods": Method}
         values = dict(described)
         for name in kinds.keys() & values.keys():
@@ -160,7 +179,7 @@ class Plan:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON can hold it."""
+    """Convert a value to JSON values."""
     if is_dataclass(value) and not isinstance(value, type):
         return _plain(asdict(value))
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""What is asked of every aggregator, and what each is expected to give."""
+"""The target that every aggregator is planned for, and the expected shares of answers of each aggregator."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _SPREAD_OF_A_GUESS = 0.4  # standard deviation of the logarithm of a rate that r
 
 @dataclass(frozen=True)
 class Task:
-    """The target, without the ensemble. With `guess`, a query without a quorum gets a label at random."""
+    """The target of a plan, without the ensemble. With `guess`, a query without a quorum gets a random label."""
 
     epsilon: float
     delta: float
@@ -29,22 +29,22 @@ class Task:
 
     @cached_property
     def order(self) -> float:
-        """The Renyi order at which a query that costs the same every time is paid."""
+        """The Renyi order at which queries of one constant cost are charged."""
         return best_order(epsilon=self.epsilon, delta=self.delta)
 
     @cached_property
     def capacity(self) -> float:
-        """What may be spent at that order."""
+        """The capacity of the budget at that order."""
         return to_capacity(self.epsilon, delta=self.delta, order=self.order)
 
 
 @dataclass(frozen=True)
 class Expected:
-    """Expected shares: of all queries asked, how many are answered; of those, how many with the plurality's label.
+    """The expected share of queries that are answered, and the share of answers with the plurality's label.
 
-    `worth` is the share answered and right when the forecast itself is as uncertain as its evidence: to choose by.
-    `lasts` is the probability that no query is refused because the run or the budget has ended. All are rounded to nine
-    decimals: plans are compared by them, and the last bits depend on the processor.
+    `worth` is the expected share of correct answers, given the uncertainty of the forecast; aggregators are compared
+    by it. `lasts` is the probability that no query is refused because the run or the budget has ended. All values are
+    rounded to nine decimals, since plans are compared by them and the last bits depend on the processor.
     """
 
     answered: float
@@ -62,9 +62,16 @@ class Expected:
         return round(self.answered * self.agreement, _DECIMALS)
 
     def guessed(self, task: Task, *, no_quorum: float, likely: float) -> "Expected":
-        """Return what a random label for every query without a quorum makes of it, where the task allows one.
+        """Return the expectation after each query without a quorum gets a random label, if the task allows guesses.
 
-        They are the share `no_quorum` of all queries, and `likely` is that share under the uncertainty of `worth`.
+        Parameters
+        ----------
+        task
+            The target.
+        no_quorum
+            The share of queries without a quorum.
+        likely
+            The same share, given the uncertainty of `worth`.
         """
         if not task.guess:
             return self
@@ -84,7 +91,7 @@ class Calibrated:
 
 @dataclass(frozen=True)
 class Draft:
-    """One aggregator, not certified yet: its expectation, how to make it, and the expectation once made."""
+    """One aggregator before certification: its expectation, and functions that calibrate it and forecast it again."""
 
     aggregator: str
     expected: Expected
@@ -94,16 +101,17 @@ class Draft:
     expect: Callable[[Any], Expected]
 
     def certify(self) -> tuple[Calibrated, Expected]:
-        """Return the calibrated mechanism, and its expectation by its own certified noise."""
+        """Return the calibrated mechanism, and the expectation under its certified noise."""
         calibrated = self.make()
         return calibrated, self.expect(calibrated.mechanism)
 
 
 def unsure(rate: Floats, evidence: int | None) -> tuple[Floats, Floats]:
-    """Return, for each rate, values that it may really have, and weights: log-normal, on the rarer outcome's side.
+    """Return possible true values of each rate, with weights, by a log-normal law for the rarer outcome.
 
-    After so many public points it lies around the estimate of Jeffreys: what was never seen among a few hundred points
-    may still happen once in a thousand. Without evidence it is a guess, good to a factor of one and a half.
+    With `evidence` public points the law is centred on Jeffreys' estimate: an outcome that never occurred among a few
+    hundred points may still have a rate of one in a thousand. Without evidence the rate is a guess within a factor of
+    one and a half.
     """
     points, weights = normal_nodes(5)
     rare = np.minimum(rate, 1 - rate)
@@ -117,9 +125,9 @@ def unsure(rate: Floats, evidence: int | None) -> tuple[Floats, Floats]:
 
 
 def answered_before_stop(queries: int, no_quorums: int, missed: Floats) -> Floats:
-    """Return the expected share answered by a run that stops after so many no-quorums, for each rate of them.
+    """Return, for each rate of no-quorums, the expected share of queries that a run of `no_quorums` answers.
 
-    By Wald's equation the queries asked are the no-quorums met over their rate.
+    By Wald's equation the expected number of queries is that of the no-quorums divided by their rate.
     """
     met = binomial_capped_mean(queries, no_quorums, missed)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -128,10 +136,10 @@ def answered_before_stop(queries: int, no_quorums: int, missed: Floats) -> Float
 
 
 def lasts(queries: int, no_quorums: int, missed: Floats) -> Floats:
-    """Return the probability that a run reaches its last query before it has met so many no-quorums, for each rate."""
+    """Return, for each rate of no-quorums, the probability that a run reaches its last query before it ends."""
     return 1 - binomial_tail(queries - 1, no_quorums, missed)
 
 
 def least_agreement(classes: int) -> float:
-    """Return the agreement below which answers are nearer to guesses than to the plurality's label."""
+    """Return the least agreement at which answers are closer to the plurality's label than to guesses."""
     return (1 + 1 / classes) / 2

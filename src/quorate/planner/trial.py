@@ -1,8 +1,8 @@
-"""Which learner, and how many teachers: candidates are tried on public rows, and no private record is read.
+"""A trial chooses the learner and the number of teachers on public rows. No private record is read.
 
-One half of the public rows is dealt to committees: teachers of as many rows as the real ones will have. They vote on
-the other half. What noise would leave of these votes, had all real teachers cast them, is computed as for a plan. Rows
-that have no labels get simulated ones, by laws of several kinds: the learner that does well on most is taken.
+One half of the public rows is dealt to committees of teachers, each with as many rows as a real teacher will have. They
+vote on the other half. The effect of noise on these votes is computed as for a plan of the real teachers. Unlabelled
+rows get simulated labels by several laws, and the learner that does well under most of them is chosen.
 """
 
 import math
@@ -47,7 +47,7 @@ _STRENGTH = 2.5  # of a simulated law: about one label in six is against it
 
 @dataclass(frozen=True)
 class Goal:
-    """What the answers are for, in public numbers. `balanced` counts every class the same, whatever its share."""
+    """The purpose of the answers, in public numbers. With `balanced`, all classes count equally."""
 
     task: Task
     aggregator: str
@@ -58,7 +58,7 @@ class Goal:
 
     @property
     def measure(self) -> str:
-        """What a learner is judged by."""
+        """The measure by which learners are compared."""
         if self.aggregator == "noisy_shares":
             return "area under the curve"
         of = "a student's " if self.teach else ""
@@ -67,7 +67,7 @@ class Goal:
 
 @dataclass(frozen=True)
 class Trial:
-    """One candidate as it was tried: with the number of teachers that suits it, and what that was worth."""
+    """A candidate with its best number of teachers, and the value of its answers in the trial."""
 
     learner: str
     teachers: int
@@ -76,10 +76,10 @@ class Trial:
 
 @dataclass(frozen=True)
 class LearnerChoice:
-    """The learner that was chosen, with how many teachers, and what was tried. All of it is public."""
+    """The chosen learner, its number of teachers, and the trials. All of it is public."""
 
     learner: str
-    teachers: int | None  # None where no number is feasible, or nothing was tried: the plan decides
+    teachers: int | None  # None if no number is feasible or nothing was tried; then the plan decides
     labels: Literal["public", "simulated", "none"]
     measure: str
     tried: tuple[Trial, ...]
@@ -95,13 +95,13 @@ class LearnerChoice:
 
 
 def coefficients(estimator: Any, features: int) -> int:
-    """Return about how much a teacher has to learn, in columns of a linear score."""
+    """Return the approximate number of coefficients that a teacher learns, in columns of a linear score."""
     batched = batched_equivalent(estimator)
     return features if batched is None else batched.coefficients(features)
 
 
 def candidates(weights: Any) -> dict[str, Any]:
-    """Return the estimators to try, by name; where classes are to be weighed, all of them do."""
+    """Return the estimators to try, by name, each with these class weights if there are any."""
     estimators = {name: make() for name, make in CANDIDATES.items()}
     if weights is None:
         return estimators
@@ -109,10 +109,21 @@ def candidates(weights: Any) -> dict[str, Any]:
 
 
 def choose_learner(estimators: Mapping[str, Any], X: Any, labels: Integers | None, goal: Goal) -> LearnerChoice:
-    """Return which of these estimators to take, from public rows. The first is kept unless another is clearly better.
+    """Choose one of these estimators on public rows; the first one unless another is clearly better.
 
-    `labels` are class numbers, or None where the rows have none. Whatever has no batched equivalent, or too many
-    coefficients to learn, is not tried. The same rows give the same choice.
+    An estimator without a batched equivalent, or with too many coefficients, is not tried. The choice is
+    deterministic.
+
+    Parameters
+    ----------
+    estimators
+        The candidates, by name.
+    X
+        Public rows.
+    labels
+        The class numbers of the rows, or None if they are unlabelled.
+    goal
+        The purpose of the answers.
 
     >>> X = np.random.default_rng(0).normal(size=(2000, 2))
     >>> goal = Goal(Task(epsilon=1.0, delta=1e-6, queries=100, classes=2), "sharp_majority", records=20_000)
@@ -136,7 +147,7 @@ def choose_learner(estimators: Mapping[str, Any], X: Any, labels: Integers | Non
 
 
 def _batched_learners(estimators: Mapping[str, Any], columns: int) -> dict[str, Any]:
-    """Return the batched learners of the estimators that have one, but for those with too much to learn."""
+    """Return the batched learners of the estimators, without those that have too many coefficients."""
     first = next(iter(estimators))
     learners = {name: batched_equivalent(estimator) for name, estimator in estimators.items()}
     return {
@@ -158,11 +169,11 @@ class _Public:
 
     @cached_property
     def most_rows(self) -> int:
-        """How many rows a teacher may have, for committees to be of different rows for the most part."""
+        """The most rows of a teacher at which the teachers of a committee have mostly different rows."""
         return max(1, len(self._X) // 2)
 
     def votes(self, learner: Any, teachers: int) -> Integers:
-        """Return the votes of a committee of teachers with as many rows as each of so many has."""
+        """Return the votes of a committee whose teachers are as large as each of `teachers` real ones."""
         rows = min(self.most_rows, self._goal.records // teachers)
         if (learner, rows) not in self._counted:
             random = np.random.default_rng(rows)  # the same rows for every learner
@@ -174,7 +185,7 @@ class _Public:
         return self._counted[learner, rows]
 
     def worth(self, learner: Any, teachers: int) -> float:
-        """Return what answers are worth that so many such teachers give through noise."""
+        """Return the value of the noisy answers of this number of teachers."""
         goal, votes = self._goal, self.votes(learner, teachers)
         aggregator = "auto" if goal.aggregator in SLOW else goal.aggregator
         draft = best_draft(aggregator, goal.task, VoteForecast.from_votes(votes), teachers)
@@ -187,10 +198,10 @@ class _Public:
         return sum(shares) / len(shares)
 
     def _taught(self, learner: Any, votes: Integers, draft: Draft, teachers: int) -> float:
-        """Return how often students are right that learn from noisy votes on some judges, by the labels of the others.
+        """Return the accuracy of students that learn from noisy votes on part of the judges, on the rest of them.
 
-        One tree says less than the vote of many, and labels that noise turned mislead a student that weighs a rare
-        class more than one that does not: only trying shows by how much.
+        One tree is less accurate than the vote of many, and wrong labels mislead a student that weights a rare class
+        more than one that does not. Only a trial shows by how much.
         """
         classes = self._goal.task.classes
         labelled = min(len(votes) // 2, self._goal.task.queries)
@@ -208,14 +219,14 @@ class _Public:
 
 
 def _counted_alike(labels: Integers, goal: Goal) -> list[Any]:
-    """Return the parts of the judges that count the same: each class, where that is the goal, or all of them as one."""
+    """Return the groups of judges that count equally: the classes if the goal is balanced, else one group."""
     return [labels == code for code in np.unique(labels)] if goal.balanced else [labels >= 0]
 
 
 def _chances(draft: Draft, task: Task, votes: Integers, teachers: int) -> tuple[Floats, Floats]:
-    """Return for each query the chance that it is answered, and that its answer is the plurality's label.
+    """Return for each query the probabilities of an answer and of the plurality's label.
 
-    Queries whose pluralities are about as large are taken together.
+    Queries with pluralities of similar size are computed together.
     """
     answered, right = np.ones(len(votes)), np.ones(len(votes))
     order = np.argsort(votes.max(axis=1), kind="stable")
@@ -227,9 +238,9 @@ def _chances(draft: Draft, task: Task, votes: Integers, teachers: int) -> tuple[
 
 
 def _right(draft: Draft, task: Task, votes: Integers, labels: Integers, teachers: int) -> float:
-    """Return the share of queries that are answered rightly: between two classes, noise that turns an error mends it.
+    """Return the share of queries that are answered correctly.
 
-    With more, an error that noise moves to another label counts as an error.
+    With two classes, noise that changes a wrong label corrects it. With more, the new label counts as an error too.
     """
     plurality, total = votes.argmax(axis=1) == labels, 0.0
     for right in (True, False):
@@ -256,7 +267,7 @@ def _area(votes: Integers, labels: Integers, deviation: float) -> float:
 
 
 def _try_learner(name: str, learner: Any, parts: list[_Public], goal: Goal, *, climb: bool) -> Trial:
-    """Return a candidate with its number of teachers: that of the plan, or, with `climb`, the best one near it."""
+    """Return a candidate with the plan's number of teachers or, with `climb`, the best number near it."""
     worths: dict[int, float] = {}
 
     def worth(teachers: int) -> float:
@@ -274,8 +285,7 @@ def _try_learner(name: str, learner: Any, parts: list[_Public], goal: Goal, *, c
 def _climb(best: int, worth: Callable[[int], float], goal: Goal, *, fewest: int) -> int:
     """Return the best number of teachers near this one.
 
-    A number whose teachers have more rows than the public ones can show is not compared with others, nor is one whose
-    plan would not be feasible.
+    A number is skipped if its plan is not feasible, or if its teachers have more rows than the public rows allow.
     """
     if best < fewest:
         return best
@@ -294,7 +304,7 @@ def _forecast(goal: Goal) -> VoteForecast:
 
 @lru_cache(maxsize=64)
 def _plan_teachers(columns: int, goal: Goal) -> int | None:
-    """Return the number of teachers that a plan would take for a learner of so many columns; None where none is."""
+    """Return the number of teachers that a plan chooses for this number of columns; None if none is feasible."""
     purpose = Purpose(columns=columns, teach=goal.teach, rate=_RATE)
     return best_teachers(goal.aggregator, goal.task, _forecast(goal), purpose, records=goal.records)
 
@@ -305,7 +315,7 @@ def _is_feasible(teachers: int, goal: Goal) -> bool:
 
 
 def _standard_error(learners: Mapping[str, Any], first: Trial, best: Trial, parts: list[_Public]) -> float:
-    """Return about the standard error of the difference between two candidates, over judges and laws."""
+    """Return the approximate standard error of the difference between two candidates, over judges and laws."""
     differ = 0.0
     for part in parts:
         labels, rivals = (part.votes(learners[trial.learner], trial.teachers).argmax(axis=1) for trial in (first, best))

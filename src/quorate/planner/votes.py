@@ -1,4 +1,4 @@
-"""Plans for private prediction by votes: aggregator, number of teachers, forecast, and changes that would do."""
+"""Plans for private prediction by votes: the aggregator, the number of teachers, the forecast and feasible changes."""
 
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -24,7 +24,7 @@ from quorate.planner.result import Candidate, Method, Plan
 from quorate.planner.task import Calibrated, Draft, Expected, Task, least_agreement
 
 ON_NO_QUORUM = ("abstain", "random", "raise")
-_CERTAIN = 0.999  # no more than this is said of an expectation
+_CERTAIN = 0.999  # the largest share that a forecast states
 _NO_QUORUM = ("quorum", "confident_max", "stability", "between_thresholds")  # do not answer every query
 _BETTER_THAN_CHANCE = 0.1  # by how much agreement must exceed that of a guess to go without a warning
 _NAMES = {
@@ -191,7 +191,7 @@ def _describe_mechanism(chosen: Draft, calibrated: Calibrated, expected: Expecte
 
 
 def _describe_target(task: Task, premise: "_Premise", drafted: tuple[Draft, ...]) -> dict[str, Any]:
-    """Return the figures of what is asked for, and what the literature would need for it."""
+    """Return the figures of the target, and the bounds from the literature for it."""
     return {
         "epsilon": task.epsilon,
         "delta": task.delta,
@@ -213,7 +213,7 @@ def _describe_target(task: Task, premise: "_Premise", drafted: tuple[Draft, ...]
 def _list_candidates(
     aggregator: str, task: Task, forecast: VoteForecast, teachers: int, chosen: str
 ) -> tuple[Candidate, ...]:
-    """Return the forecasts of the mechanisms that were not chosen, the most worthy first."""
+    """Return the forecasts of the mechanisms that were not chosen, the best one first."""
     return tuple(
         Candidate(
             draft.aggregator,
@@ -229,7 +229,7 @@ def _list_candidates(
 
 
 def _text(figures: dict[str, Any], expected: Expected) -> str:
-    """Return what a plan expects, in a few sentences."""
+    """Return the forecast of a plan in a few sentences."""
     aggregator, queries, no_quorums = figures["aggregator"], figures["queries"], figures["no_quorums"]
     rows, guess = figures["rows_per_teacher"], 1 / figures["classes"]
     units = "" if rows is None else f" of {rows:,} units each"
@@ -256,7 +256,7 @@ def _text(figures: dict[str, Any], expected: Expected) -> str:
 
 
 def _shortage(figures: dict[str, Any]) -> str:
-    """Return which of the two conditions of a feasible plan fails, with its figures."""
+    """Return the condition of a feasible plan that fails, with its figures."""
     count, threshold = figures["teachers"], least_agreement(figures["classes"])
     teachers, parts = "one teacher" if count == 1 else f"{count:,} teachers", []
     if figures["right"] < figures["answer_rate"]:
@@ -273,19 +273,19 @@ def _shortage(figures: dict[str, Any]) -> str:
 
 
 def _loses_more(drafted: tuple[Draft, ...], expected: Expected) -> list[str]:
-    """Return which mechanisms would do better on queries just like this, and were not taken."""
+    """Return warnings about mechanisms with a better forecast that were not chosen."""
     return [
-        f"{draft.aggregator} would answer {draft.expected.right:.1%} right if queries were exactly like this, but it "
-        "loses more when they are not"
+        f"{draft.aggregator} would answer {draft.expected.right:.1%} correctly if queries were exactly like this, "
+        "but it loses more when they differ"
         for draft in drafted[1:]
         if draft.expected.right > expected.right + 0.001
     ]
 
 
 def check_aggregator(aggregator: str, scores: bool) -> str:
-    """Return the aggregator to plan for: scores have one of their own."""
+    """Return the aggregator to plan for; scores always use `noisy_shares`."""
     if scores and aggregator not in ("auto", "noisy_shares"):
-        raise InvalidInput(f"scores are counted by the aggregator 'noisy_shares' alone, not by {aggregator!r}")
+        raise InvalidInput(f"aggregator must be 'auto' or 'noisy_shares' for scores, got {aggregator!r}")
     if aggregator not in ("auto", *AGGREGATORS):
         raise InvalidInput(f"aggregator must be 'auto' or one of {', '.join(AGGREGATORS)}, got {aggregator!r}")
     return "noisy_shares" if scores else aggregator
@@ -299,7 +299,7 @@ def _warnings(prior: Any, classes: int, *, aggregator: str, weighted: bool, rows
 
 
 def _compare(task: Task, *, records: int | None, features: int | None, public: int | None) -> tuple[Method, ...]:
-    """Return the methods beside votes, where enough is known."""
+    """Return the methods to compare with votes, if records and features are known."""
     public = None if public is None else check_count("public", public, least=0)
     if public is None or features is None or records is None:
         return ()
@@ -309,7 +309,7 @@ def _compare(task: Task, *, records: int | None, features: int | None, public: i
 def _check_task(
     epsilon: object, delta: object, queries: object, classes: object, no_quorums: object, *, guess: bool
 ) -> Task:
-    """Return the target, checked."""
+    """Check the numbers of the target and return it."""
     return Task(
         epsilon=check_positive("epsilon", epsilon),
         delta=check_delta(delta),
@@ -322,7 +322,7 @@ def _check_task(
 
 @dataclass(frozen=True)
 class _Premise:
-    """What a plan rests on: how much teachers disagree, who says so, and what had to be assumed."""
+    """The premise of a plan: the disagreement of teachers, its evidence, and the assumptions."""
 
     forecast: VoteForecast
     disagreement: float
@@ -331,10 +331,10 @@ class _Premise:
 
 
 def _find_premise(task: Task, disagreement: Any, votes: Any, *, declared: bool) -> tuple[Task, _Premise]:
-    """Return the task, whose classes votes may tell, and what its plan rests on."""
+    """Return the task, with the number of classes that `votes` have, and the premise of its plan."""
     if votes is not None:
         if disagreement is not None:
-            raise InvalidInput("give votes or disagreement, not both: votes say how much the teachers disagree")
+            raise InvalidInput("votes already show the disagreement of the teachers; leave disagreement out")
         forecast = VoteForecast.from_votes(votes)
         columns = int(forecast.copies.sum()) + 1
         if declared and columns != task.classes:
@@ -364,7 +364,7 @@ def _choose_teachers(
     teachers: int | None,
     records: int | None,
 ) -> tuple[int, list[str]]:
-    """Return the number of teachers, given or chosen, and what had to be assumed for it."""
+    """Return the number of teachers, declared or chosen, and the assumptions behind it."""
     if teachers is not None:
         teachers = check_count("teachers", teachers)
         if records is not None and teachers > records:
@@ -392,7 +392,8 @@ def _choose_mechanism(
     """Return the drafts, the best one first, with its calibrated mechanism and certified expectation."""
     drafted = open_drafts(aggregator, task, forecast, teachers)
     calibrated, expected = drafted[0].certify()
-    if expected.worth < drafted[0].expected.worth - 0.01:  # a stand-in misjudged it: look again
+    if expected.worth < drafted[0].expected.worth - 0.01:
+        # The approximate noise of the draft was too optimistic, so all drafts are certified.
         drafted = drafts(aggregator, task, forecast, teachers)
         certified = [(*draft.certify(), draft) for draft in drafted]
         calibrated, expected, best = max(certified, key=lambda certification: certification[1].worth)

@@ -1,4 +1,4 @@
-"""What must survive a restart: the budget, a run's secret noise, keys, and the answers given.
+"""The ledger stores what must survive a restart: the budget, the secret noise of runs, keys and released answers.
 
 rules        what may happen to a ledger: pure functions;  shares: those of keys and projects
 store        transactions, in an SQLite file; postgres: in a database

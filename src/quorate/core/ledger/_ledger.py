@@ -1,7 +1,7 @@
-"""The ledger of one model: its account, what is out on lease, its keys, its answers; read, checked and changed here.
+"""The ledger of one model: its account, leases, keys and answers.
 
-A charge is on the disk, and its mark beside it, before anything is drawn for it. Every entry is tied to the ones before
-it by a keyed hash, and whoever opens the ledger reads and checks all of them.
+A charge and its mark are on the disk before anything is drawn for it. A keyed hash chains every entry to the earlier
+ones, and opening the ledger verifies the whole chain.
 """
 
 import secrets
@@ -26,17 +26,17 @@ from quorate.core.ledger.chain import Change, Entry, Head, Witness, keyed_hash
 from quorate.core.privacy import Budget
 from quorate.core.requests import NO_QUORUM, OWN_CALLER, Admitted, Asked, Outcome, Query, SetAside
 
-_REFUSALS = 1000  # kept
+_KEPT_REFUSALS = 1000
 
 
 class Notes:
-    """The part of a `Ledger` that notes what happened."""
+    """The part of a `Ledger` that records its activity."""
 
     _store: Store
     _id: str
 
     def activity(self, since: float = 0.0) -> list[Activity]:
-        """Return what was answered in each minute since a time, oldest first."""
+        """Return the activity of each minute since a time, oldest first."""
         with self._store.transaction(self._id) as statements:
             rows = statements.run(
                 "SELECT minute, answered, no_quorums, repeated, refused FROM quorate_activity "
@@ -46,7 +46,7 @@ class Notes:
         return [Activity(*row) for row in rows]
 
     def note_refusals(self, refusals: Iterable[Refusal]) -> None:
-        """Note that callers were refused, for the owner to see; the oldest notes are dropped."""
+        """Record refusals of callers for the owner, and drop the oldest records."""
         with self._store.transaction(self._id) as statements:
             statements.run_many(
                 "INSERT INTO quorate_refusal VALUES (?, ?, ?, ?)",
@@ -55,7 +55,7 @@ class Notes:
             statements.run(
                 "DELETE FROM quorate_refusal WHERE ledger = ? AND at < (SELECT min(at) FROM (SELECT at FROM "
                 "quorate_refusal WHERE ledger = ? ORDER BY at DESC LIMIT ?) AS latest)",
-                (self._id, self._id, _REFUSALS),
+                (self._id, self._id, _KEPT_REFUSALS),
             )
 
     def refusals(self, limit: int = 20) -> list[Refusal]:
@@ -69,12 +69,12 @@ class Notes:
 
 
 _ID = 16
-_HELD = 30.0  # seconds that an id is left to a process that cannot be looked up
+_ID_SECONDS = 30.0  # for which an id stays reserved by a process on another host
 _PROBE = "probe"  # the name of a row that proves that the ledger can be written
 
 
 class Ledger(Notes, Phases, KeyRing, Compacting):
-    """What a model has spent and may spend, kept so that no crash, copy or restart gives any of it back.
+    """The stored account of a model. No crash, copy or restart gives back any budget that was spent.
 
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
@@ -89,12 +89,12 @@ class Ledger(Notes, Phases, KeyRing, Compacting):
 
     def __init__(self, store: Store, *, fingerprint: str, folder: Path, key: bytes) -> None:
         self._store, self._key = store, key
-        self._id = fingerprint[:_ID]  # what its rows carry; the opening entry has all of it
+        self._id = fingerprint[:_ID]  # The id of its rows; the opening entry has the whole fingerprint.
         self._seen = Head()
         self.witness = Witness(folder, fingerprint, key, in_database=is_url(store.place))
-        self._session = secrets.token_hex(8)  # tells two users of one process apart
+        self._session = secrets.token_hex(8)  # distinguishes two ledgers of one process
         self.lease_name = ""  # of the budget that pays here
-        self._admitted = 0.0  # when requests were last let in
+        self._admitted = 0.0  # when requests were last admitted
         self.place = store.place
 
     @classmethod
@@ -106,9 +106,9 @@ class Ledger(Notes, Phases, KeyRing, Compacting):
         fingerprint: str,
         folder: Path | None = None,
     ) -> "Ledger":
-        """Make the ledger for a budget, and take the account over: the budget given can spend nothing more.
+        """Create the ledger of a budget and take over its account; the budget object can spend nothing more.
 
-        `folder` is where its key and its mark lie: beside the file unless given.
+        `folder` holds the key and the mark, by default the folder of the file.
         """
         folder = folder_of(place, folder)
         if is_url(place):
@@ -125,7 +125,7 @@ class Ledger(Notes, Phases, KeyRing, Compacting):
             "capacity": [str(quanta) for quanta in budget.quanta()],
             "keys": [],
         }
-        spent = [str(quanta) for quanta in budget.close()]  # a move: from here on only the ledger can spend
+        spent = [str(quanta) for quanta in budget.close()]  # The account moves: from now on only the ledger can spend.
         ledger.begin(opened | {"spent": spent})
         return ledger
 
@@ -140,7 +140,7 @@ class Ledger(Notes, Phases, KeyRing, Compacting):
         phase: Any = None,
         forgotten: Sequence[Sequence[str]] = (),
     ) -> None:
-        """Write the first entry, and what came with the account from another place."""
+        """Write the first entry, and the state of an account that moves here from another ledger."""
         change: Change | None = None
 
         def mark_commit() -> None:
@@ -179,7 +179,7 @@ class Ledger(Notes, Phases, KeyRing, Compacting):
 
     @classmethod
     def unchecked(cls, place: str | Path, *, fingerprint: str, folder: Path | None = None) -> "Ledger":
-        """Open a ledger that nobody has read yet: to move it, to restore it, or to say what is wrong with it."""
+        """Open a ledger without verifying it: to move it, to restore it, or to report its problems."""
         folder = folder_of(place, folder)
         if is_url(place):
             check_driver()
@@ -193,13 +193,13 @@ class Ledger(Notes, Phases, KeyRing, Compacting):
         return cls(store, fingerprint=fingerprint, folder=folder, key=read_key(folder))
 
     def exists(self) -> bool:
-        """Return whether the place holds a ledger of this model."""
+        """Return whether the store holds a ledger of this model."""
         with self._store.transaction(self._id) as statements:
             return bool(statements.run("SELECT seq FROM quorate_snapshot WHERE ledger = ?", (self._id,)))
 
     @contextmanager
     def change(self) -> Iterator[Change]:
-        """Open one transaction on the ledger. It is on the disk when this ends, and with it the mark of a charge."""
+        """Open a transaction. At its end the change is on the disk, together with the mark of a charge."""
         change: Change | None = None
 
         def mark_commit() -> None:
@@ -211,18 +211,18 @@ class Ledger(Notes, Phases, KeyRing, Compacting):
         with self._store.transaction(self._id, mark_commit) as statements:
             change = Change.read(statements, self._id, self._key, self._seen)
             yield change
-            if change.charged and not change.anew:  # two copies in use at once: one of them finds the other's mark
+            if change.charged and not change.anew:  # If two copies are in use, one finds the other's mark.
                 for mark in self.witness.marks():
                     change.check(mark)
             change.write()
 
     def state(self) -> State:
-        """Return what the ledger holds now."""
+        """Return the present state of the ledger."""
         with self.change() as change:
             return change.state
 
     def probe(self) -> None:
-        """Write something of no meaning, and sync it; raise `LedgerRefused` where that cannot be done."""
+        """Write a row without meaning and sync it; raise `LedgerRefused` if that fails."""
         self._store.check_room()
         with self.change() as change:
             change.statements.run(
@@ -232,11 +232,11 @@ class Ledger(Notes, Phases, KeyRing, Compacting):
             )
 
     def last_state(self) -> State:
-        """Return what the ledger held when this process last looked."""
+        """Return the state that this process last read."""
         return self._seen.state or self.state()
 
     def budget(self, *, lease: int = 0) -> LeasedBudget:
-        """Return the budget kept here. With a `lease` this process takes out so many answers' worth at a time."""
+        """Return the budget of this account; the process takes out the cost of `lease` answers at a time."""
         return LeasedBudget(self, lease=lease)
 
     def keep_run(self, threshold_noise: int, *further_noises: int) -> None:
@@ -253,7 +253,7 @@ class Ledger(Notes, Phases, KeyRing, Compacting):
         )
 
     def run(self) -> int | None:
-        """Return the secret noise of the open run, or None where none is open."""
+        """Return the secret noise of the open run, or None without one."""
         return next(iter(self.runs()), None)
 
     def runs(self) -> tuple[int, ...]:
@@ -268,9 +268,9 @@ class Ledger(Notes, Phases, KeyRing, Compacting):
         return keyed_hash(self._key, b"run", self._id.encode(), *(str(noise).encode() for noise in noises))
 
     def keep_choice(self, choice: str) -> str:
-        """Keep what a model has chosen, once and for all, and return what stands: another process may have been first.
+        """Record the choice of a model and return the recorded one, which may be that of another process.
 
-        It must not have left this process before. What was chosen earlier is never replaced.
+        The choice must not have been released before. A recorded choice is never replaced.
         """
         with self.change() as change:
             if change.state.choice is None:
@@ -279,31 +279,32 @@ class Ledger(Notes, Phases, KeyRing, Compacting):
             return change.state.choice
 
     def choice(self) -> str | None:
-        """Return what was chosen, as far as this process has seen the ledger, or None. `LOST` stands in an old copy."""
+        """Return the recorded choice that this process last read, None without one, `LOST` after an old copy."""
         return self.last_state().choice
 
     def count_answers(self) -> int:
-        """Return how many answers were ever kept: as many as were drawn and may have left."""
+        """Return the number of answers ever kept, which bounds the number released."""
         with self.change() as change:
             statement = "SELECT count(*) FROM quorate_answer WHERE ledger = ? AND seq > ?"
             count = change.statements.run(statement, (self._id, change.state.forgotten))[0][0]
             return int(count) + change.state.answers_forgotten
 
     def recall(self, caller: str, queries: Iterable[bytes]) -> dict[Query, int]:
-        """Return the answers that this caller was given to these queries. Nothing is counted."""
+        """Return the answers that this caller received to these queries, without counting them as requests."""
         with self.change() as change:
             return recall(change, {caller: queries})
 
     def admit(self, requests: Sequence[Asked]) -> list[Admitted | QuorateError]:
-        """Look requests up and take their ids, before anything is drawn for them."""
+        """Look up requests and reserve their ids, before anything is drawn for them."""
         with self.change() as change:
             self._admitted = change.at
             return admit(change, requests, owner=self._owner(), is_gone=_is_gone)
 
     def withdraw(self, requests: Sequence[Asked], used: Mapping[str, Sequence[int]], *, counted: bool) -> None:
-        """Undo the admission of requests of which nothing leaves: their ids are free, and rows need not be `counted`.
+        """Undo the admission of requests that get no answer, and free their ids.
 
-        `used` says what may have been used of callers' shares; the rest of what was set aside for them is let go.
+        `used` is the part of each caller's share that may have been used; the rest of its reservation is released.
+        The rows still count against quotas and rates if `counted`.
         """
         with self.change() as change:
             withdraw(change, requests, used, owner=self._owner(), admitted=self._admitted, counted=counted)
@@ -317,10 +318,10 @@ class Ledger(Notes, Phases, KeyRing, Compacting):
         used: Mapping[str, Sequence[int]] | None = None,
         kept_before: int = 0,
     ) -> list[Outcome | QuorateError]:
-        """Keep answers and outcomes, before they leave.
+        """Keep answers and outcomes before they are returned.
 
-        `used` says of callers how many no-quorums they met, and at what cost; it ends what was set aside for them.
-        `kept_before` answers of these requests were drawn for them and kept before: they are no repetitions.
+        `used` has the no-quorums and the cost of each caller, whose reservations it ends. `kept_before` is the number
+        of answers that were already kept for these requests, which do not count as repetitions.
         """
         with self.change() as change:
             return keep(
@@ -336,21 +337,21 @@ class Ledger(Notes, Phases, KeyRing, Compacting):
             )
 
     def keep_own(self, values: Mapping[bytes, int]) -> None:
-        """Keep what a model goes on from, each value under a name of its own, and mark it as a charge is marked.
+        """Keep the state from which a model continues, under unused names, and mark it like a charge.
 
-        Nothing is replaced: where one of these names is taken, another copy of the model is in use, or was.
+        Values are never replaced: a name that is already used shows that another copy of the model is in use.
         """
         with self.change() as change:
             if recall(change, {OWN_CALLER: values}):
                 raise LedgerRefused(
-                    "another copy of this model has gone on from here: one of the two gives budget back"
+                    "another copy of this model continued from this state and spent its budget; use that copy"
                 )
             answers = {(OWN_CALLER, name): value for name, value in values.items()}
             keep(change, answers, {}, [], owner=self._owner(), lease=self.lease_name, no_quorum=NO_QUORUM, used=None)
-            change.charged = True  # an old copy must not go on from before
+            change.charged = True  # An old copy must not continue from an earlier state.
 
     def renew(self, caller: str, reserved: SetAside, used: Sequence[int], *, rows: int, need: int) -> SetAside:
-        """Charge a caller with what a request has used so far, and set more aside for so many rows that are left."""
+        """Charge a caller for the use of a request so far, and reserve more for its remaining `rows`."""
         with self.change() as change:
             settled = [reserved.no_quorums, reserved.cost]
             body = {"owner": self._owner(), "caller": caller, "settled": settled, "used": list(used)}
@@ -364,15 +365,15 @@ class Ledger(Notes, Phases, KeyRing, Compacting):
         return f"{self._session}@{owner_name()}"
 
     def view(self) -> LedgerView:
-        """Return what the owner may want to look at."""
+        """Return the figures that the owner sees."""
         state = self.state()
         return view_of(state, place=self.place, entries=self._seen.seq, head=self._seen.mac)
 
     def verify(self) -> Verification:
-        """Read the whole ledger and say what is wrong with it."""
+        """Read the whole ledger and report its problems."""
         marks, unmarked = [self._seen.mark()], tuple[str, ...]()
         try:
-            marks += self.witness.marks()  # before the rest: the ledger may go on while it is read
+            marks += self.witness.marks()  # Marks are read first, because the ledger may advance while it is read.
         except LedgerRefused as error:
             unmarked = (str(error),)
         try:
@@ -382,27 +383,27 @@ class Ledger(Notes, Phases, KeyRing, Compacting):
         return replace(verification, problems=verification.problems + unmarked)
 
     def check_entries(self) -> Verification:
-        """Read all entries and say what is wrong with them, whatever the marks say."""
+        """Read all entries and report their problems, without comparing them with the marks."""
         return check_chain(self._store, self._id, self._key, self._run_mac)
 
     def export_hash(self, *parts: str) -> str:
-        """Return a hash under the ledger's key, for what an export must not say in clear."""
+        """Return a hash under the ledger's key, for values that an export must not reveal."""
         return keyed_hash(self._key, b"export", *(part.encode() for part in parts))
 
     def entries(self, start: int = 1) -> Iterator[Entry]:
-        """Yield the entries, oldest first: those since the last compaction, which is the first of them."""
+        """Yield the entries, oldest first, starting with the last compaction."""
         compaction = self.state().compaction
         gone = 0 if compaction is None else compaction.through
         return read_entries(self._store, self._id, max(start, gone + 1))
 
     def close(self) -> None:
-        """Leave a mark of how far the ledger has come, and let go of it. The next use opens it again."""
+        """Write a mark of the last entry and close the store. The next use opens it again."""
         with self.change() as change:
             change.charged = True
         self.close_store()
 
     def close_store(self) -> None:
-        """Let go of the file or the connection. The next use opens it again."""
+        """Close the file or the connection. The next use opens it again."""
         self._store.close()
 
 
@@ -411,7 +412,7 @@ def _is_gone(owner: str, silent: float) -> bool:
 
     One that lives nevertheless sends nothing: whoever keeps an outcome first wins (PROOF.md, step 8).
     """
-    return is_gone(owner.partition("@")[2], silent=silent, patience=_HELD)
+    return is_gone(owner.partition("@")[2], silent=silent, patience=_ID_SECONDS)
 
 
 def find_ledger(folder: Path, *, fingerprint: str, verify: bool = True) -> Ledger:

@@ -1,8 +1,8 @@
-"""Where a ledger is kept: transactions, tables, one SQLite file; and its key, 32 random bytes that prove the entries.
+"""Stores of ledgers: transactions and tables in an SQLite file, and the key of 32 random bytes that proves the entries.
 
-A store knows transactions and tables, and none of the rules. The file has a write-ahead log, synced at every commit.
-Every use holds lock files of its own. Processes that wait are served in turn, where SQLite's own waiting starves them,
-and no process ever writes while another moves the log into the file.
+A store implements transactions and tables, and none of the rules. The file has a write-ahead log, which is synced at
+every commit. Every use takes separate lock files. They serve waiting processes in turn, whereas SQLite's own waiting
+starves some of them. They also keep processes from writing while another moves the log into the file.
 """
 
 import fcntl
@@ -22,7 +22,7 @@ from quorate.core.errors import InvalidInput, LedgerRefused
 LEDGER_FILE, PLACE_FILE = "ledger.sqlite", "ledger.json"
 _KEY = "ledger.key"
 LEDGER_FILES = (LEDGER_FILE, PLACE_FILE, _KEY, "ledger.mark", "ledger.lock", "ledger.turn")  # not in the manifest
-_ROOM = 2**20  # bytes that a disk must have left
+_LEAST_FREE_BYTES = 2**20  # of a disk, before a write
 
 # One text for both stores: `{bytes}` is the type of byte strings, `{by_key}` asks for rows stored in the order of their
 # keys where a store can do that, and `?` stands for a value.
@@ -62,31 +62,31 @@ class Statements(Protocol):
 
 
 class Store(Protocol):
-    """A place that runs transactions one after the other, and has synced each when it ends."""
+    """A database that runs transactions one after the other and syncs each one at its end."""
 
     place: str
 
     def transaction(self, ledger: str, then: Callable[[], None] | None = None) -> AbstractContextManager[Statements]:
-        """Keep every other process from this ledger; commit at the end and call `then`, or change nothing."""
+        """Lock this ledger; commit at the end and call `then`, or change nothing after an error."""
 
     def check_room(self) -> None:
-        """Raise where the next write would not find room."""
+        """Raise `LedgerRefused` if there is no space for the next write."""
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
 
 
 def is_url(place: str | Path) -> bool:
-    """Return whether this names a PostgreSQL database rather than a file."""
+    """Return whether this is the address of a PostgreSQL database rather than a file."""
     if isinstance(place, str) and "://" in place:
         if not place.startswith(("postgresql://", "postgres://")):
-            raise InvalidInput(f"a ledger lives in a file or at postgresql://..., not at {place.split('://')[0]}://")
+            raise InvalidInput(f"a ledger must be a file or postgresql://..., got {place.split('://')[0]}://...")
         return True
     return False
 
 
 def without_password(url: str) -> str:
-    """Return a database's address as it may be shown."""
+    """Return the address of a database without its password."""
     scheme, _, rest = url.partition("://")
     at, slash = rest.find("@"), rest.find("/")
     who = ""
@@ -114,16 +114,16 @@ def locate_ledger(folder: Path) -> str | Path:
 
 
 def folder_of(place: str | Path, folder: Path | None) -> Path:
-    """Return the folder of a ledger's model: that of its file unless another is given."""
+    """Return the folder of a ledger's model, by default the folder of its file."""
     if folder is None:
         if is_url(place):
-            raise InvalidInput("a ledger in PostgreSQL needs the folder of its model, where its key lies")
+            raise InvalidInput("a ledger in PostgreSQL needs folder=, the folder of its model with the key")
         return Path(place).absolute().parent
     return Path(folder).absolute()
 
 
 def make_key(folder: Path) -> bytes:
-    """Return the key beside the model, made where there is none yet."""
+    """Return the key beside the model; create it if there is none."""
     try:
         with open(os.open(folder / _KEY, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="ascii") as file:
             file.write(secrets.token_hex(32) + "\n")
@@ -141,14 +141,14 @@ def read_key(folder: Path) -> bytes:
     try:
         key = bytes.fromhex((folder / _KEY).read_text(encoding="ascii").strip())
     except (OSError, ValueError):
-        raise LedgerRefused(f"{folder / _KEY} is missing or is no key: without it nothing proves the ledger") from None
+        raise LedgerRefused(f"{folder / _KEY} is missing or damaged: no other key can verify the ledger") from None
     if len(key) != 32:
-        raise LedgerRefused(f"{folder / _KEY} is no key: it has {len(key)} bytes, not 32")
+        raise LedgerRefused(f"{folder / _KEY} must have 32 bytes, got {len(key)}; restore the file from a backup")
     return key
 
 
 def _cause(error: sqlite3.OperationalError) -> str:
-    """Return the class of what SQLite says."""
+    """Return the cause code of an SQLite error."""
     text = str(error)
     for part, cause in (("full", "disk_full"), ("readonly", "read_only"), ("locked", "locked")):
         if part in text:
@@ -168,7 +168,7 @@ class _Statements:
 
 
 class SQLiteStore:
-    """A ledger's file, and the one connection of this process to it."""
+    """An SQLite file of ledgers, and the one connection of this process to it."""
 
     def __init__(self, path: Path) -> None:
         self.path = Path(path).resolve()
@@ -180,11 +180,11 @@ class SQLiteStore:
 
     @classmethod
     def create(cls, path: Path) -> "SQLiteStore":
-        """Make the file, for its owner's eyes alone."""
+        """Create the file, readable by its owner alone."""
         try:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         except FileExistsError:
-            raise InvalidInput(f"{path} exists: a ledger is never overwritten; choose another folder") from None
+            raise InvalidInput(f"{path} exists, and a ledger is never overwritten; choose another folder") from None
         store = cls(path)
         with store.transaction("") as statements:
             for statement in TABLES.format(bytes="BLOB", by_key=" WITHOUT ROWID").split(";"):
@@ -193,9 +193,9 @@ class SQLiteStore:
 
     @contextmanager
     def transaction(self, ledger: str, then: Callable[[], None] | None = None) -> Iterator[Statements]:
-        """Hold the file for one change; it is synced when this ends, and unchanged if it fails.
+        """Lock the file for one change, which is synced at the end, or undone after an error.
 
-        `then` is called when the change is on the disk, before another process comes in.
+        `then` is called when the change is on the disk, before another process gets the lock.
         """
         with self._lock, self._turn():
             try:
@@ -219,10 +219,10 @@ class SQLiteStore:
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
-        """Wait for this process's turn. It ends when the lock file is closed, or the process dies.
+        """Wait for this process's turn, which ends when the lock file is closed or the process dies.
 
-        One process at a time waits for the lock, and holds the turn meanwhile: who has just had the lock queues for
-        the turn again, so that nobody is passed twice. With the lock alone one process can hog it for 200 ms.
+        Only the process that has the turn waits for the lock. A process that releases the lock queues for the turn
+        again, so no waiting process is passed twice. With the lock alone one process can keep it for 200 ms.
         """
         with self._locked(".turn") as turn:
             lock = self._locked(".lock")
@@ -244,11 +244,11 @@ class SQLiteStore:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield file
         finally:
-            fcntl.flock(file, fcntl.LOCK_UN)  # a child that was forked meanwhile has the file too
+            fcntl.flock(file, fcntl.LOCK_UN)  # A child that was forked meanwhile has the file open too.
             os.close(file)
 
     def _connected(self) -> sqlite3.Connection:
-        """Return this process's connection to the file that lies at the path now."""
+        """Return this process's connection to the file that is now at the path."""
         try:
             status = os.stat(self.path)
         except OSError:
@@ -263,7 +263,7 @@ class SQLiteStore:
         ):
             self._drop()
         if self._connection is None:
-            address = f"{self.path.as_uri()}?mode=rw"  # never makes a file
+            address = f"{self.path.as_uri()}?mode=rw"  # never creates a file
             connection = sqlite3.connect(address, uri=True, timeout=5, isolation_level=None, check_same_thread=False)
             mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()
             connection.execute("PRAGMA synchronous = FULL")
@@ -271,18 +271,18 @@ class SQLiteStore:
             connection.execute("PRAGMA checkpoint_fullfsync = ON")
             if mode != ("wal",) or connection.execute("PRAGMA synchronous").fetchone() != (2,):
                 connection.close()
-                raise LedgerRefused(f"{self.path} lies where SQLite cannot sync a log; move the model to a local disk")
-            self._connection, self._file = connection, (status.st_dev, status.st_ino)  # once all of it is checked
+                raise LedgerRefused(f"{self.path} needs a file system that syncs logs; move the model to a local disk")
+            self._connection, self._file = connection, (status.st_dev, status.st_ino)  # only after all checks
         return self._connection
 
     def check_room(self) -> None:
-        """Raise where the disk has no room for a write; a log that still has some hides a full disk for a while."""
+        """Raise `LedgerRefused` if the disk is full. SQLite would notice only when the free part of its log is used."""
         try:
             disk = os.statvfs(self.path.parent)
         except OSError as error:
             raise LedgerRefused(f"{self.path} cannot be reached: {error.strerror}", cause="missing") from None
-        if disk.f_bavail * disk.f_frsize < _ROOM:
-            raise LedgerRefused(f"{self.path} lies on a disk that is full", cause="disk_full")
+        if disk.f_bavail * disk.f_frsize < _LEAST_FREE_BYTES:
+            raise LedgerRefused(f"{self.path} cannot be written because the disk is full", cause="disk_full")
 
     def _drop(self) -> None:
         connection, self._connection = self._connection, None
@@ -290,7 +290,7 @@ class SQLiteStore:
             connection.close()
 
     def close(self) -> None:
-        """Let go of the file; the next use opens it again."""
+        """Close the file; the next use opens it again."""
         with self._lock:
             if self._connection is not None:
                 with self._turn():

@@ -1,8 +1,9 @@
-"""A budget whose account is in a ledger. A process takes some of it out, spends that from memory, returns the rest.
+"""A budget whose account is in a ledger.
 
-What is taken out is on the disk as spent before any of it is used, so that a crash loses what was out and never gives
-anything back. A lease names the process that holds it, so that another can tell whether it still runs. What is drawn is
-counted for the caller it is drawn for, and stays within what is set aside of that caller's share.
+A process leases a part of the budget, spends the lease in memory and returns the rest. A lease is recorded as spent on
+the disk before any of it is used, so a crash loses the lease and never gives budget back. A lease names its process, so
+that others can check whether that process still runs. Every draw is counted for its caller and stays within the
+reservation of that caller's share.
 """
 
 import os
@@ -27,13 +28,13 @@ if TYPE_CHECKING:
     from quorate.core.ledger._ledger import Ledger
     from quorate.core.ledger.chain import Change
 
-_SHARES = 50  # a lease is at most this part of the whole budget: a crash loses no more
-_CAPACITY_BITS = 44  # to which a capacity is computed alike by all libraries of logarithms
-_IDLE = 30.0  # seconds after which a lease that nobody uses is returned
-_PATIENCE = {True: 2.0, False: 60.0}  # seconds to wait for others to return what they have; a server asks for 2
-_PAUSE = 0.02  # seconds between two looks
-_SILENT = 90.0  # seconds after which a process that cannot be looked up, of another host or container, is taken for
-# dead; one that has nothing to do has returned its lease long before
+_SHARES = 50  # A lease is at most this part of the whole budget, which limits the loss of a crash.
+_CAPACITY_BITS = 44  # of a capacity on which all implementations of the logarithm agree
+_IDLE = 30.0  # seconds after which an unused lease is returned
+_PATIENCE = {True: 2.0, False: 60.0}  # seconds to wait for other processes to return leases; a server waits 2
+_PAUSE = 0.02  # seconds between two reads while waiting
+# Seconds after which a process of another host or container counts as dead. An idle one has returned its lease by then.
+_SILENT = 90.0
 
 
 def _times(quanta: Quanta, unit: Quanta) -> int:
@@ -49,7 +50,7 @@ def _sum(amounts: Iterable[Quanta]) -> Quanta:
 
 
 class LeasedBudget(Budget):
-    """A budget whose account is in a ledger. Made by `Ledger.budget`."""
+    """A budget whose account is in a ledger. `Ledger.budget` creates it."""
 
     __slots__ = (
         "_at_hand",
@@ -69,25 +70,25 @@ class LeasedBudget(Budget):
         super().__init__(epsilon=state.epsilon, delta=state.delta, order=state.order, slack=state.slack)
         capacity, slack = state.capacity
         if abs(capacity - self._capacity) > 1 + (capacity >> _CAPACITY_BITS) or slack != self._slack:
-            raise LedgerRefused(f"the account at {ledger.place} was opened with another capacity than it has now")
+            raise LedgerRefused(f"the account at {ledger.place} has another capacity than when it was opened")
         self._capacity = capacity  # Logarithms of another library may round it to the next quantum.
         self._ledger, self._lease = ledger, check_count("lease", lease, least=0)
-        self._name = ledger.lease_name = secrets.token_hex(8)  # of its lease, which no other budget shares
+        self._name = ledger.lease_name = secrets.token_hex(8)  # the name of its lease, which is unique
         self._at_hand: Quanta = (0, 0)
-        self._counted: Quanta = (0, 0)  # of its lease: what the ledger has out for it, and came to be at hand
+        self._counted: Quanta = (0, 0)  # the part of its lease that is recorded in the ledger and available here
         self._out = False  # whether the ledger may have a lease of ours
         self._taken = self._used = 0.0
         self._paid = 0  # quanta of divergence that were charged here, less what was settled
-        self._most: int | None = None  # that may be paid for who is being answered
+        self._most: int | None = None  # the most quanta that the present caller may pay
 
     @property
     def paid(self) -> int:
-        """How many quanta of divergence this process has paid from here: for whoever counts what a draw has cost."""
+        """The quanta of divergence that this process has paid; the difference over a draw is its cost."""
         return self._paid
 
     @contextmanager
     def paying(self, limit: int | None) -> Iterator[None]:
-        """Pay at most so many quanta of divergence meanwhile: what is set aside for the caller who is answered."""
+        """Limit payments within this context to the quanta that are reserved for the present caller."""
         outer, self._most = self._most, limit
         try:
             yield
@@ -95,13 +96,13 @@ class LeasedBudget(Budget):
             self._most = outer
 
     def close(self) -> NoReturn:
-        """Refuse: the account stays in its ledger."""
-        raise InvalidInput(f"this account lives in {self._ledger.place} and stays there")
+        """Refuse, since the account stays in its ledger."""
+        raise InvalidInput(f"the account of this budget stays in the ledger {self._ledger.place} and cannot be closed")
 
     def acquire(self, *costs: Cost, limit: int) -> int:
-        """Return how many times these costs, together, can be paid from here on, and see to it.
+        """Lease budget for these costs, together, up to `limit` times, and return how many times they can be paid.
 
-        A server sets aside no more than a lease, or a hundredth of the budget, at a time: a crash loses no more.
+        A server leases at most a hundredth of the budget at a time, which limits the loss of a crash.
         """
         if self._lease:
             unit = _sum(to_quanta(cost) for cost in costs)
@@ -110,7 +111,7 @@ class LeasedBudget(Budget):
         return super().acquire(*costs, limit=limit)
 
     def return_unused(self, *, all: bool = False) -> None:
-        """Return what is not used: all of it, or where no lease is held, or nobody uses it, or others wait for it."""
+        """Return unused budget if `all`, without a lease size, if it is idle, or if other processes wait."""
         check_process("this budget", self._process)
         with self._locked_account():
             if not self._out:
@@ -122,7 +123,7 @@ class LeasedBudget(Budget):
                 self._out = False
 
     def on_idle(self) -> None:
-        """Return what is out on lease if others wait for it. A server calls this when it has nothing to do."""
+        """Return the lease if other processes wait for it. An idle server calls this."""
         if self._out:
             self._ledger.state()
             self.return_unused()
@@ -151,7 +152,7 @@ class LeasedBudget(Budget):
         return payable if self._most is None else min(payable, limit)
 
     def _take(self, unit: Quanta, limit: int) -> None:
-        """Take out what `limit` units need, or as much as there is; where there is none, wait for others to return."""
+        """Lease the cost of `limit` units or what is left; if nothing is left, wait for other processes to return."""
         end = time.monotonic() + _PATIENCE[self._lease > 0]
         while True:
             waits = False
@@ -170,13 +171,13 @@ class LeasedBudget(Budget):
             time.sleep(_PAUSE)
 
     def _leased(self, change: "Change", unit: Quanta, limit: int) -> Quanta:
-        """Lease what is missing for `limit` units, or for as many as there are, and return how much that is."""
+        """Lease what is missing for `limit` units, or as much as is left, and return the amount."""
         state = change.state
         remaining = state.capacity[0] - state.spent[0], state.capacity[1] - state.spent[1]
         unclaimed = self._unclaimed(change)
         have = _sum((self._at_hand, unclaimed))
         payable = _times(_sum((remaining, have)), unit)
-        # Near the end a lease is small, so that nobody keeps what others need.
+        # Near the end leases are small, so that no process keeps budget that others need.
         rivals = len(state.leases.keys() - {self._name})
         share = _times(state.capacity, unit) // _SHARES
         wanted = max(min(limit, payable), min(self._lease, share, payable // (2 * (rivals + 1))))
@@ -189,7 +190,7 @@ class LeasedBudget(Budget):
         return renyi + unclaimed[0], slack + unclaimed[1]
 
     def _unclaimed(self, change: "Change") -> Quanta:
-        """Return what the ledger has out for us and we never had: a commit or a mark failed, or seemed to."""
+        """Return the recorded part of our lease that never became available, because a commit or a mark failed."""
         lease = change.state.leases.get(self._name)
         if lease is None:
             self._counted = (0, 0)
@@ -197,7 +198,7 @@ class LeasedBudget(Budget):
         return max(0, lease.renyi - self._counted[0]), max(0, lease.slack - self._counted[1])
 
     def _wait_for(self, change: "Change") -> bool:
-        """Return whether others may still return something, after asking them to and returning what is here."""
+        """Ask other processes to return leases, return the own one, and return whether any may still be returned."""
         waits = False
         for name, lease in list(change.state.leases.items()):
             if name == self._name:
@@ -213,15 +214,15 @@ class LeasedBudget(Budget):
         return waits
 
     def _return(self, change: "Change") -> None:
-        """Return what is at hand. It is gone from here whether or not that reaches the disk.
+        """Return the available budget to the ledger. It is no longer available here, even if the write fails.
 
-        What was counted stays counted while the ledger has the lease: some of it is used.
+        The lease stays counted while the ledger records it, because part of it is used.
         """
         unclaimed = self._unclaimed(change)
         renyi, slack = _sum((self._at_hand, unclaimed))
         self._at_hand = (0, 0)
         lease = change.state.leases.get(self._name)
-        if lease is not None:  # or this process was taken for dead, and what it had out stays spent
+        if lease is not None:  # Without a lease, this process was taken for dead, and its budget stays spent.
             returned = {"renyi": str(min(renyi, lease.renyi)), "slack": str(min(slack, lease.slack))}
             change.append("returned", {"lease": self._name, **returned})
 
@@ -230,20 +231,20 @@ class LeasedBudget(Budget):
 
 
 class Tally:
-    """Draws for callers together, and counts what each has used: no-quorums, and cost in quanta of divergence."""
+    """Draws for several callers together, and counts the no-quorums and the cost in quanta of each caller."""
 
     def __init__(self, budget: Budget | None) -> None:
-        self._budget = budget if isinstance(budget, LeasedBudget) else None  # who else pays has no keys to count for
+        self._budget = budget if isinstance(budget, LeasedBudget) else None  # other budgets have no keys to count for
         self._met: Counter[str] = Counter()
         self._cost: Counter[str] = Counter()
 
     def draw(self, answerer: Any, X: Any, queries: Sequence[Query]) -> Any:
-        """Return answers to the first of these rows, as many as the budget can pay for."""
+        """Return answers to the first of these rows, as many as the budget pays for."""
         paid = 0 if self._budget is None else self._budget.paid
         rows = answerer.affordable(len(X))
         try:
             answers = answerer.draw(take_rows(X, slice(rows)))
-        except Exception:  # what it charged before it failed is spent, and is somebody's
+        except Exception:  # The charge of a failed draw is spent, and counts for its callers.
             self._count(Counter(caller for caller, _ in queries[:rows]), paid)
             raise
         if self._budget is not None:
@@ -255,13 +256,13 @@ class Tally:
         return answers
 
     def _count(self, weights: Counter[str], paid: int) -> None:
-        """Count what was charged since. Callers who were drawn for together share it, as the mechanism charges."""
+        """Divide a charge among the callers that were drawn for together, as the mechanism charges."""
         cost = 0 if self._budget is None else self._budget.paid - paid
         for caller, weight in weights.items() if cost else ():
             self._cost[caller] += -(-cost * weight // weights.total())
 
     def include(self, caller: str, used: tuple[int, int]) -> None:
-        """Count what one caller has used."""
+        """Add to the use of one caller."""
         self._met[caller] += used[0]
         self._cost[caller] += used[1]
 
@@ -271,7 +272,7 @@ class Tally:
 
 
 class Allowance:
-    """Draws for one request of a caller with a share: no more than is set aside, which is renewed as it is used up."""
+    """Draws for one request of a caller with a share, within a reservation that is renewed when it is used up."""
 
     def __init__(self, ledger: "Ledger", budget: Budget | None, caller: str, reserved: SetAside) -> None:
         assert isinstance(budget, LeasedBudget)
@@ -281,34 +282,34 @@ class Allowance:
 
     @property
     def used(self) -> tuple[int, int]:
-        """No-quorums and cost since what was set aside was last renewed."""
+        """The no-quorums and the cost since the reservation was last renewed."""
         return self._met, self._cost
 
     @property
     def at_risk(self) -> tuple[int, int]:
-        """The same where a draw has failed, of which nobody knows how far it came: all that is set aside."""
+        """The use to charge after a failed draw: the whole reservation, since the draw may have used all of it."""
         met, cost = self._held.no_quorums, self._held.cost
         return self._met if met is None else met, self._cost if cost is None else cost
 
     def draw(self, answerer: Any, X: Any, queries: Sequence[Query]) -> Any:
-        """Return answers to the first of these rows; raise `ShareSpent` or `ShareInUse` where the share pays for none.
+        """Return answers to the first of these rows; raise `ShareSpent` or `ShareInUse` if the share pays for none.
 
-        What stops by itself at the last no-quorum that it can pay for is given all rows; anything else as many as
-        could be paid for if each were to cost the most.
+        An answerer that stops at the last no-quorum that it can pay for gets all rows. Any other answerer gets as many
+        rows as the reservation pays for at their largest cost.
         """
         unit, stops, paid = to_quanta(answerer.row_cost())[0], answerer.stops_at_last_no_quorum, self._budget.paid
-        self._see_to(unit, len(X))
+        self._renew_reservation(unit, len(X))
         rows = len(X) if stops else self._rows(unit, len(X))
         try:
             with self._paying(unit) if stops else nullcontext():
                 answers = answerer.draw(take_rows(X, slice(answerer.affordable(rows))))
         finally:
-            self._cost += self._budget.paid - paid  # also by who paid for a part, and then found the budget spent
+            self._cost += self._budget.paid - paid  # Includes a partial payment before the budget ended.
         self._met += answers.labels.tolist().count(NO_QUORUM)
         return answers
 
-    def _see_to(self, unit: int, rows: int) -> None:
-        """Set more aside where what is left would not pay for one row."""
+    def _renew_reservation(self, unit: int, rows: int) -> None:
+        """Renew the reservation if the rest of it does not pay for one row."""
         if self._fits(unit):
             return
         self._held = self._ledger.renew(self.caller, self._held, self.used, rows=rows, need=unit)
@@ -326,7 +327,7 @@ class Allowance:
         return min(limit, by_count, limit if cost is None or not unit else (cost - self._cost) // unit)
 
     def _paying(self, unit: int) -> AbstractContextManager[None]:
-        """Let the budget pay for no more than is set aside."""
+        """Limit payments of the budget to the reservation."""
         met, cost = self._held.no_quorums, self._held.cost
         limits = [] if met is None else [(met - self._met) * unit]
         return self._budget.paying(min(limits if cost is None else [*limits, cost - self._cost]))
@@ -348,13 +349,13 @@ def _read(path: str) -> str:
 
 
 def _start_time(process: int) -> str:
-    """Return when a process started, or nothing where there is none, or no such file system."""
+    """Return the start time of a process; empty if there is no such process or no /proc."""
     after_name = _read(f"/proc/{process}/stat").rpartition(")")[2].split()
     return "" if len(after_name) < 20 or after_name[0] in "ZX" else after_name[19]
 
 
 def _runs(process: int) -> bool:
-    """Return whether there is a process of this number, where the file system does not say when it started."""
+    """Return whether a process of this number exists, for systems without /proc."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:
@@ -365,7 +366,7 @@ def _runs(process: int) -> bool:
 
 
 def _space() -> str:
-    """Return what process numbers are counted in: this boot of this machine, and the namespace."""
+    """Return the scope in which process numbers are unique: the boot of this machine, and the namespace."""
     try:
         namespace = os.readlink("/proc/self/ns/pid")
     except OSError:
@@ -384,10 +385,10 @@ def _name(process: tuple[int, int]) -> str:
 
 
 def is_gone(owner: str, *, silent: float, patience: float | None = None) -> bool:
-    """Return whether the process of this name is dead for certain, or has been `silent` for more than so many seconds.
+    """Return whether the process of this name has ended.
 
-    A process is looked up where its numbers are counted as here: on this machine, since it started, and in the same
-    container. One in another has been `silent`, or has not.
+    A process of this machine, boot and container is looked up. A process of another one counts as ended after it has
+    been `silent` for more than `patience` seconds.
     """
     space, process, started = owner.rsplit("/", 2)
     if space == _space():

@@ -65,7 +65,7 @@ def check_votes_batch(votes: Any, *, teachers: int, classes: int | None = None) 
     if counts.ndim != 2 or counts.shape[1] < 2:
         raise InvalidInput(
             "votes must be a matrix, one row a query and one column for each of at least 2 classes, "
-            f"not of shape {counts.shape}"
+            f"got shape {counts.shape}"
         )
     if classes is not None and counts.shape[1] != classes:
         raise InvalidInput(f"votes must have one column for each of the {classes} classes, got {counts.shape[1]}")
@@ -227,7 +227,7 @@ class ThresholdMechanism(ABC):
         if self.redraws:
             raise InvalidInput(f"a run of {type(self).__name__} redraws its threshold and cannot be resumed")
         if not isinstance(budget, Budget):
-            raise InvalidInput(f"a run is resumed with the budget that paid for it, not with {type(budget).__name__}")
+            raise InvalidInput(f"budget must be the Budget that paid for the run, got {type(budget).__name__}")
         threshold_noise = check_count("threshold_noise", threshold_noise, least=-_FARTHEST)
         return Run(self, budget=budget, noise=system_noise, threshold_noise=threshold_noise, met=met)
 
@@ -246,12 +246,12 @@ class ThresholdMechanism(ABC):
         return run  # type: ignore[no-any-return]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the run behind: a copy of this description opens, and pays for, its own."""
+        """Leave out the run: a copy of this mechanism opens and pays for a separate run."""
         return {name: value for name, value in self.__dict__.items() if name != "_run"}
 
 
 def check_paper(mechanism: ThresholdMechanism, epsilon: float, delta: float) -> None:
-    """Refuse published constants that do not keep what was asked: they assume a moderate epsilon and enough queries."""
+    """Refuse published constants that miss the target: they assume a moderate epsilon and enough queries."""
     slack = mechanism.no_quorums * mechanism.no_quorum_cost(mechanism.order).slack
     if slack >= delta or mechanism.epsilon(delta=delta) > epsilon:
         raise Infeasible(
@@ -301,13 +301,13 @@ class Run:
         order = mechanism.order if budget is None else budget.order
         opening, self._cost = mechanism.opening_cost(order), mechanism.no_quorum_cost(order)
         if check_count("met", met, least=0) > mechanism.no_quorums:
-            raise InvalidInput(f"a run of {mechanism.no_quorums} no-quorums cannot have met {met}")
+            raise InvalidInput(f"met must be from 0 to the {mechanism.no_quorums} no-quorums of the run, got {met}")
         if budget is not None and threshold_noise is None:
             budget.spend(opening)
         elif budget is not None and not budget.covers((opening, 1), (mechanism.least_no_quorum_charge(order), met)):
             raise InvalidInput(
-                "this budget was not charged with what the run has cost: its opening and the no-quorums met. A run is "
-                "resumed with the budget that paid for it; open another"
+                "budget must have paid for the opening of the run and its no-quorums; resume it with the budget that "
+                "paid, or open another run"
             )
         self._mechanism, self._budget, self._noise = mechanism, budget, noise
         self._paid = opening + self._cost.times(met)
@@ -318,7 +318,7 @@ class Run:
 
     @property
     def no_quorums_left(self) -> int:
-        """How many no-quorums the run may still meet before it ends."""
+        """The number of no-quorums after which the run ends."""
         return self._left
 
     @property
@@ -328,13 +328,13 @@ class Run:
 
     @property
     def spent(self) -> Cost:
-        """What the run has cost so far: its opening, and each no-quorum met."""
+        """The cost of the run so far: its opening and its no-quorums."""
         return self._paid
 
     def quote(self, limit: int) -> tuple[int, Cost]:
-        """Return how many of these queries are sure to be reached, and the most that they can cost.
+        """Return how many of `limit` queries the run surely reaches, and their largest cost.
 
-        They cost the most if all find no quorum. Nothing is drawn and nothing is charged.
+        The cost is largest if none finds a quorum. Nothing is drawn and nothing is charged.
         """
         free = int(self._mechanism.redraws)
         payable = max(0, self._left - free)

@@ -1,7 +1,8 @@
 """The budget: opened as (epsilon, delta), kept as one capacity at one Renyi order plus a slack share of delta.
 
-Costs add at that order, also for mechanisms that are chosen adaptively, so refusing whatever does not fit keeps the
-whole interaction within (epsilon, delta): a Renyi filter (Feldman and Zrnic 2021; PROOF.md, steps 2 and 3).
+Costs add at that order, also for mechanisms that are chosen adaptively. Refusing every cost that does not fit therefore
+keeps the whole interaction within (epsilon, delta). This is a Renyi filter (Feldman and Zrnic 2021; PROOF.md, steps 2
+and 3).
 Admission is decided on whole quanta: a cost is rounded up to quanta, a capacity down, and no float is compared.
 The terms of an open budget cannot be changed, and only a charge that the budget itself reserved can be returned. This
 guards against mistakes, not against malicious code in the same process, which can do anything.
@@ -30,13 +31,13 @@ Quanta = tuple[int, int]  # of divergence, and of slack
 
 def to_quanta(cost: Cost) -> Quanta:
     """Return the cost in whole quanta, rounded up."""
-    if not isinstance(cost, Cost):  # which has refused what is negative or no number
-        raise InvalidInput(f"a budget is charged with a Cost, not with {type(cost).__name__}")
+    if not isinstance(cost, Cost):  # A `Cost` has already refused negative values.
+        raise InvalidInput(f"the cost must be a Cost, got {type(cost).__name__}")
     return math.ceil(Fraction(cost.renyi) * RENYI_QUANTA), math.ceil(Fraction(cost.slack) * SLACK_QUANTA)
 
 
 def charged_together(*costs: Cost) -> Cost:
-    """Return what a budget is charged for these costs: the divergence of each is rounded up to quanta by itself."""
+    """Return the charge for these costs together; the divergence of each is rounded up to quanta separately."""
     renyi = sum(to_quanta(cost)[0] for cost in costs)
     slack = sum((Fraction(cost.slack) for cost in costs), Fraction(0))
     return Cost(float_up(Fraction(renyi, RENYI_QUANTA)), float_up(slack))
@@ -47,10 +48,20 @@ def _cost(quanta: Quanta, rounded: Callable[[Fraction], float]) -> Cost:
 
 
 class Budget:
-    """What may be spent under (epsilon, delta), and what is left of it.
+    """A privacy budget of (epsilon, delta), and the part of it that is spent.
 
-    With delta = 0 the order is infinity and costs are plain epsilons. Otherwise `order`, if not given, is chosen for
-    costs that grow like `renyi(order)`, and `slack` (by default a tenth of delta) is reserved for tail events.
+    Parameters
+    ----------
+    epsilon
+        The total privacy loss allowed.
+    delta
+        The delta of (epsilon, delta)-differential privacy. With 0 the order is infinity, and costs are epsilons.
+    order
+        The Renyi order at which costs are charged; by default chosen for costs that grow like `renyi(order)`.
+    slack
+        The part of delta that is reserved for tail events; by default a tenth of delta.
+    renyi
+        The cost of a typical release as a function of the order, for the choice of the order.
 
     >>> budget = Budget(epsilon=1.0, delta=1e-6, order=22.0)
     >>> budget.spend(Cost(renyi=0.1))
@@ -89,14 +100,14 @@ class Budget:
         self._delta = check_delta(delta)
         self._slack_share = self._delta * _SLACK_SHARE if slack is None else check_delta(slack)
         if self._slack_share > self._delta or (self._slack_share == self._delta > 0):
-            raise InvalidInput(f"slack is set aside from delta={delta} and must be below it, got {slack!r}")
-        # What is set aside is a whole number of quanta, rounded up: a cost of this slack fits, and delta pays for it.
+            raise InvalidInput(f"slack must be below delta={delta}, of which it is a part; got {slack!r}")
+        # The slack is rounded up to whole quanta, so a cost of exactly this slack fits, and delta pays for it.
         self._slack = math.ceil(Fraction(self._slack_share) * SLACK_QUANTA)
         self._rest = float_down(max(Fraction(self._delta) - Fraction(self._slack, SLACK_QUANTA), Fraction(0)))
         self._order = self._chosen_order(order, renyi)
         capacity = to_capacity(self._epsilon, delta=self._rest, order=self._order)
         self._capacity = math.floor(Fraction(max(capacity, 0.0)) * RENYI_QUANTA)
-        if self._capacity < 1:  # a budget of no quantum would pay for what costs all of it, again and again
+        if self._capacity < 1:  # A budget of zero quanta would pay for its whole capacity repeatedly.
             raise InvalidInput(
                 f"order {self._order:g} leaves nothing to spend at epsilon={epsilon}, delta={delta}; "
                 "leave order out to have it chosen"
@@ -113,7 +124,7 @@ class Budget:
                 return check_order(order)
             return best_order(epsilon=self._epsilon, delta=self._rest, renyi=renyi)
         if order is not None and check_order(order) != math.inf:
-            raise InvalidInput(f"delta = 0 is kept at order infinity, not {order!r}; leave order out or allow a delta")
+            raise InvalidInput(f"order must be infinity for delta = 0, got {order!r}; leave order out or allow a delta")
         return math.inf
 
     @property
@@ -137,21 +148,21 @@ class Budget:
         return self._slack_share
 
     def capacity(self) -> Cost:
-        """Return what could be spent when the budget opened, rounded down."""
+        """Return the capacity of the new budget, rounded down."""
         return _cost((self._capacity, self._slack), float_down)
 
     def quanta(self) -> Quanta:
-        """Return what could be spent when the budget opened, in whole quanta: for a ledger."""
+        """Return the capacity of the new budget in whole quanta, for a ledger."""
         return self._capacity, self._slack
 
     def spent(self) -> Cost:
-        """Return what has been charged, rounded up."""
+        """Return the total charge, rounded up."""
         with self._locked_account():
             self._refresh()
             return _cost((self._spent, self._spent_slack), float_up)
 
     def remaining(self) -> Cost:
-        """Return what is left, rounded down."""
+        """Return the remaining budget, rounded down."""
         with self._locked_account():
             self._refresh()
             return self._remaining()
@@ -181,8 +192,7 @@ class Budget:
     def acquire(self, *costs: Cost, limit: int) -> int:
         """Secure these costs, together, up to `limit` times, and return how many times they can be paid.
 
-        A budget that is shared with other processes sets this much aside for this one; what is not used can be
-        returned.
+        A budget that processes share reserves this amount for this process, which can return the unused part.
         """
         check_process("this budget", self._process)
         limit = check_count("limit", limit, least=0)
@@ -200,10 +210,7 @@ class Budget:
             return not self._closed and self._spent >= renyi and self._spent_slack >= slack
 
     def return_unused(self, *, all: bool = False) -> None:
-        """Give back what was acquired and not used.
-
-        A budget that only one process spends has nothing to give back.
-        """
+        """Return the unused part of what was acquired. A budget of one process has nothing to return."""
 
     def spend(self, cost: Cost, *, times: int = 1) -> None:
         """Charge `cost` this many `times`, or raise `BudgetSpent` and charge nothing."""
@@ -242,15 +249,15 @@ class Budget:
 
     @contextmanager
     def _locked_account(self) -> Iterator[None]:
-        """Keep other threads out while the account is read or changed."""
+        """Lock the account while it is read or changed."""
         with self._lock:
             yield
 
     def _refresh(self) -> None:
-        """Read the account anew, where others spend it too."""
+        """Read the account again, if other processes spend it too."""
 
     def _acquired(self, prices: Sequence[Quanta], limit: int) -> int:
-        """Return how many times this can be paid for, after trying to have it at hand `limit` times."""
+        """Return how many times these prices can be paid, after trying to acquire them `limit` times."""
         return self._affordable(prices)
 
     def _remaining(self) -> Cost:
@@ -270,7 +277,7 @@ class Budget:
         check_process("this budget", self._process)
         with self._locked_account():
             if self._closed:
-                raise InvalidInput("this account was taken over by a ledger already")
+                raise InvalidInput("this budget was already taken over by a ledger; use the budget of that ledger")
             spent = self._spent, self._spent_slack
             self._closed, self._spent, self._spent_slack = True, self._capacity, self._slack
             return spent
@@ -289,16 +296,14 @@ class Budget:
         used = [check_count("count", count, least=0) for count in counts]
         with self._locked_account():
             if reservation not in self._reserved:
-                raise InvalidInput("this reservation is settled already, or this budget never made it")
+                raise InvalidInput("the reservation must be an unsettled one of this budget")
             prices, times = self._reserved[reservation]
             if len(used) != len(prices):
-                raise InvalidInput(
-                    f"a reservation of {len(prices)} costs is settled by as many counts, not {len(used)}"
-                )
+                raise InvalidInput(f"settle must get one count for each of the {len(prices)} costs, got {len(used)}")
             if max(used, default=0) > times:
-                raise InvalidInput(f"a reservation for {times} can be settled at 0 to {times}, not {max(used)}")
+                raise InvalidInput(f"counts must be from 0 to the {times} that are reserved, got {max(used)}")
             del self._reserved[reservation]
-            if not self._closed:  # what was set aside went over to the ledger, charged
+            if not self._closed:  # A ledger that took over the account has the reservation as a charge.
                 self._charge(prices, [count - times for count in used])
         self.return_unused()
 
@@ -315,7 +320,7 @@ class Budget:
 
 
 class Reservation:
-    """A charge made before its outcomes were drawn, by `Budget.reserve`; one made otherwise settles nothing."""
+    """A charge that `Budget.reserve` made before its outcomes were drawn; only that budget settles it."""
 
     __slots__ = ("__weakref__", "_budget")
 

@@ -1,4 +1,4 @@
-"""A guarantee as people read it: the same words for every kind of model."""
+"""Claims of differential privacy as readable text, in the same words for every kind of model."""
 
 import math
 from dataclasses import dataclass, replace
@@ -15,9 +15,9 @@ COLUMNS_READ = (  # a condition, where nothing else declares the columns of a da
 
 @dataclass(frozen=True)
 class Total:
-    """What an account promises for all that is drawn on it: a condition of the claim of each model.
+    """The total guarantee of an account that several models share; a condition of each model's claim.
 
-    It is the `unit` of the account that it protects: a model may protect more of it than others do.
+    It protects the `unit` of the account, which may be smaller than the unit that a single model protects.
     """
 
     epsilon: float
@@ -31,9 +31,9 @@ class Total:
 
 @dataclass(frozen=True)
 class Claim:
-    """(epsilon, delta)-differential privacy: of what, and on which conditions.
+    """A claim of (epsilon, delta)-differential privacy, with its neighbouring relation and its conditions.
 
-    `neighbours` says how neighbouring data sets differ: in the replacement of one unit, unless it says otherwise.
+    `neighbours` describes how neighbouring data sets differ, by default in the replacement of one unit.
     """
 
     epsilon: float
@@ -44,21 +44,22 @@ class Claim:
     neighbours: str = "replacement"
 
     def __str__(self) -> str:
-        pair = f"({text_up(self.epsilon)}, {text_up(self.delta)})"  # rounded up: a claim is never better than its proof
+        # Rounded up, so that the text never claims more than the proof.
+        pair = f"({text_up(self.epsilon)}, {text_up(self.delta)})"
         text = f"{pair}-differentially private under {self.neighbours} of {self.unit}"
         return "; ".join([f"{self.what} {text}" if self.what else text, *self.conditions])
 
 
 def replaced(unit: str) -> str:
-    """Return what is replaced between neighbouring data sets, for the unit "row", "person" or "teacher".
+    """Return the text of the replacement of one unit: "row", "person" or "teacher".
 
-    The last is of teachers that were brought: which records each has seen is known to whoever brought them.
+    The unit "teacher" is for teachers that the user fitted; only the user knows the records of each.
     """
     units = {"row": "one row", "teacher": "all that one teacher has learned from"}
     return units.get(unit, "all rows of one person")
 
 
 def added_or_removed(claim: Claim, *, replaced_epsilon: float) -> Claim:
-    """Return a claim about neighbours of which one has a unit more, with what it comes to where a unit is replaced."""
+    """Return the claim for neighbours of which one has an additional unit, with its epsilon for a replaced unit."""
     other = f"({text_up(math.ceil(1000 * replaced_epsilon) / 1000)}, {text_up(claim.delta)}) if it is replaced"
     return replace(claim, neighbours="addition or removal", conditions=(other, *claim.conditions))
