@@ -175,6 +175,6 @@ def test_a_run_resumes_where_another_processor_charged_a_step_less(less, accepte
     budget.spend(between.opening_cost(budget.order))
     cost = between.no_quorum_cost(budget.order)
     budget.spend(replace(cost, renyi=cost.renyi * (1 - less)), times=2)
-    refusal = nullcontext() if accepted else pytest.raises(InvalidInput, match="was not charged")
+    refusal = nullcontext() if accepted else pytest.raises(InvalidInput, match="must have paid")
     with refusal:
         Run(between, budget=budget, noise=None, threshold_noise=3, met=2)
