@@ -28,7 +28,7 @@ def library() -> None:
     assert qr.__version__ == importlib.metadata.version("quorate")
     files = importlib.resources.files("quorate")
     assert (files / "py.typed").is_file()
-    assert (files / "privacy" / "PROOF.md").is_file()
+    assert (files / "core" / "privacy" / "PROOF.md").is_file()
 
     data = bank()
     schema = Schema.from_public(data.public, label="answer", classes=["no", "yes"])
@@ -41,6 +41,9 @@ def library() -> None:
     qr.save(votes, "votes")
     assert len(qr.load("votes").predict(schema.encode(data.new)[:3])) == 3
     assert qr.plan(teachers=1000).feasible
+
+    fitted = qr.fit(data.private, "answer", epsilon=EPSILON, classes=["no", "yes"])  # as in README
+    assert fitted.predict_proba(data.new).shape == (data.new.num_rows, 2)
 
     command = Path(sysconfig.get_path("scripts")) / "quorate"
     said = subprocess.run([command, "doctor", "--json"], capture_output=True, text=True, check=False)

@@ -2,6 +2,7 @@
 
 import atexit
 import gc
+import importlib.util
 import json
 import os
 import shutil
@@ -74,6 +75,17 @@ def axe():
     """The text of axe-core, which finds what a keyboard or a screen reader would stumble over."""
     pytest.importorskip("axe_playwright_python", reason="axe-core is not installed: no page was looked at by it")
     return (files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def no_frame_library(monkeypatch):
+    """Neither pandas nor polars is installed, as after `pip install .`."""
+    find_spec = importlib.util.find_spec
+
+    def find_others(name, *package):
+        return None if name in ("pandas", "polars") else find_spec(name, *package)
+
+    monkeypatch.setattr(importlib.util, "find_spec", find_others)
 
 
 @pytest.fixture

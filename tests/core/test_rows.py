@@ -188,6 +188,19 @@ def test_rows_that_are_taken_or_joined_keep_no_number():
     assert joined.dtypes.to_dict() == rows.dtypes.to_dict()
 
 
+def test_without_pandas_and_polars_models_of_ours_get_arrow_tables(no_frame_library):
+    table = pa.table({"a": [0.5, -0.0, np.nan], "b": ["x", None, "y"]})
+    form = FrameFormat.of(table)
+    rows = form.read(table)
+    assert form.library == "pyarrow"
+    assert FrameFormat.from_document(json.loads(json.dumps(form.to_document()))) == form
+    assert take_rows(rows, [2, 1])["b"].to_pylist() == ["y", None]
+    assert query_digests(rows) == query_digests(FrameFormat("pandas", form.columns, form.kinds).read(table))
+    estimator = make_pipeline(make_column_transformer((OneHotEncoder(), ["b"])), LogisticRegression())
+    with pytest.raises(InvalidInput, match="install pandas or polars"):
+        PrivateClassifier(estimator, epsilon=4.0, queries=1, teachers=3, classes=[0, 1]).fit(table, [0, 1, 0])
+
+
 def test_polars_categories_are_texts():
     """Their codes tell in which order texts first appeared, in this frame or another."""
     made = pl.DataFrame({"a": pl.Series(["x", "y"], dtype=pl.Categorical)})

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 import quorate as qr
@@ -53,6 +54,14 @@ def test_a_file_is_read_by_its_path_and_numbers_are_tested_by_intervals(tmp_path
         fitted.predict_proba(path)
     with pytest.raises(InvalidInput, match="only a classifier"):
         fitted.constant_error()
+
+
+def test_neither_pandas_nor_polars_is_needed(no_frame_library, tmp_path):
+    table = pa.Table.from_pandas(clinic())
+    fitted = qr.fit(table, "ill", epsilon=2.0, classes=["no", "yes"], leave_out=["person"])
+    assert fitted.check.measure("error").high < 0.5
+    loaded = qr.load(fitted.save(tmp_path / "model"))
+    assert loaded.predict(table.select(fitted.columns)).tolist() == fitted.predict(table).tolist()
 
 
 def test_people_are_never_on_both_sides_of_the_split():

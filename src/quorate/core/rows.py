@@ -71,11 +71,15 @@ def canonical_and_finite(X: Any) -> tuple[NDArray[np.float64], bool]:
 
 def take_rows(X: Any, rows: Any) -> Any:
     """Return these rows of a matrix or a data frame. A row does not keep the number that it had."""
-    return X.iloc[rows].reset_index(drop=True) if hasattr(X, "iloc") else X[rows]
+    if hasattr(X, "iloc"):
+        return X.iloc[rows].reset_index(drop=True)
+    return X.take(rows) if _is_arrow(X) and not isinstance(rows, slice) else X[rows]
 
 
 def copy_rows(X: Any) -> Any:
     """Return rows that an estimator may change, as some do."""
+    if _is_arrow(X):
+        return X  # nobody can change it
     return X.copy() if hasattr(X, "copy") else X.clone()
 
 
@@ -111,15 +115,16 @@ def row_digest(name: bytes) -> bytes:
 
 def _named_frame_rows(X: Any) -> list[bytes]:
     """Return the canonical bytes of each row of a frame: the names of its columns, then each value with its length."""
-    header = repr([str(name) for name in X.columns]).encode()
-    columns = [_column_bytes(X[name]) for name in X.columns]
+    names = X.column_names if _is_arrow(X) else X.columns
+    header = repr([str(name) for name in names]).encode()
+    columns = [_column_bytes(X[name]) for name in names]
     return [b"f" + header + b"".join(row) for row in zip(*columns, strict=True)]
 
 
 def _column_bytes(column: Any) -> list[bytes]:
     if _holds_floats(column):
         return [value.tobytes() for value in canonical_matrix(column.to_numpy())]
-    return [_text_bytes(value) for value in column.to_list()]
+    return [_text_bytes(value) for value in (column.to_pylist() if _is_arrow(column) else column.to_list())]
 
 
 def _text_bytes(value: Any) -> bytes:
@@ -134,5 +139,12 @@ def _text_bytes(value: Any) -> bytes:
 
 def _holds_floats(column: Any) -> bool:
     """Return whether a column of a canonical frame is of floats."""
+    if _is_arrow(column):
+        return str(column.type) == "double"
     kind = column.dtype
     return kind.kind == "f" if isinstance(kind, np.dtype) else str(kind) == "Float64"
+
+
+def _is_arrow(X: Any) -> bool:
+    """Return whether this is a table or a column of Arrow, which stand for frames where no library of frames is."""
+    return type(X).__module__.partition(".")[0] == "pyarrow"

@@ -26,7 +26,7 @@ from quorate.tables.reading import MISSING_TEXTS
 from quorate.tables.values import read_numbers, read_texts
 
 ColumnKind = Literal["number", "date", "text"]
-_LIBRARIES = ("pandas", "polars")
+_FRAME_LIBRARIES = ("pandas", "polars")  # neither is a dependency
 _DATES_IN: DateUnit = "days"  # since the beginning of 1970: how an estimator gets dates
 
 
@@ -77,6 +77,13 @@ class FrameFormat:
 
     def _frame(self, columns: Mapping[Any, Any]) -> Any:
         frames = _imported(self.library)
+        if self.library == "pyarrow":
+            return pa.table(
+                {
+                    name: pa.array(values, pa.string() if isinstance(values, list) else pa.float64())
+                    for name, values in columns.items()
+                }
+            )
         if self.library == "polars":
             types = {True: frames.String, False: frames.Float64}
             series = {
@@ -164,20 +171,17 @@ def _with_nan(texts: list[str | None]) -> list[Any]:
 
 
 def _library(X: Any) -> str:
-    """Return the library whose frames an estimator gets: that of X, or one that is installed."""
+    """Return the library whose frames an estimator gets: that of X, one that is installed, or else pyarrow."""
     library = type(X).__module__.partition(".")[0]
-    if library in _LIBRARIES:
+    if library in _FRAME_LIBRARIES:
         return library
     if hasattr(X, "iloc"):  # a subclass of pandas' frame
         return "pandas"
-    for library in _LIBRARIES:
-        if importlib.util.find_spec(library) is not None:
-            return library
-    raise InvalidInput("an estimator gets this table as a data frame: install pandas or polars")
+    return next((library for library in _FRAME_LIBRARIES if importlib.util.find_spec(library) is not None), "pyarrow")
 
 
 def _imported(library: str) -> Any:
-    if library not in _LIBRARIES:
+    if library not in (*_FRAME_LIBRARIES, "pyarrow"):
         raise InvalidInput(f"the model was fitted on frames of {library!r}, which this version does not know")
     try:
         return importlib.import_module(library)

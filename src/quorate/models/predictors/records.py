@@ -133,7 +133,10 @@ def _frame_format(X: Any, estimator: Any, frames: bool | None, form: FrameFormat
     """Return the format of the frames that the estimator gets, or None where it gets a matrix."""
     if not is_frame(X) or not (takes_frames(estimator) if frames is None else frames):
         return None
-    return form or FrameFormat.of(X)
+    form = form or FrameFormat.of(X)
+    if form.library == "pyarrow" and not hasattr(estimator, "private_queries"):  # models of ours take Arrow tables
+        raise InvalidInput("the estimator gets this table as a data frame: install pandas or polars")
+    return form
 
 
 def _declared_texts(form: FrameFormat | None) -> list[Any]:
