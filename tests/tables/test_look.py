@@ -128,6 +128,8 @@ def test_look_chooses_uses(tmp_path):
             "flag": [True, False] * (rows // 2),
             "when": ["12/31/2024", "05/06/2024"] * (rows // 2),
             "mark": ["a", "?"] * (rows // 2),
+            "age": ["39", "40 Jahre"] * (rows // 2),
+            "ward": ["1 North", "2 South"] * (rows // 2),
             "amount": pa.array([Decimal("1.234")] * rows, pa.decimal128(9, 3)),
             "target": [f"{row}.5" for row in range(rows)],
         }
@@ -141,10 +143,13 @@ def test_look_chooses_uses(tmp_path):
         "flag": "left out",
         "when": "date",
         "mark": "category",
+        "age": "category",
+        "ward": "category",
         "amount": "number",
         "target": "label",
     }
     assert look.reading.date_order == "mdy"
+    assert {column.name for column in look.columns if any("units" in note for note in column.notes)} == {"age"}
     told = [str(problem) for problem in look.problems]
     assert "column 'mark': '?' may mean missing, and is a category: 400. Change the file or the schema." in told
     assert any("too many or too few for classes: 400" in text for text in told)
@@ -306,3 +311,20 @@ def test_a_streamed_fit_tells_the_owner_all_problems_of_the_files_at_once(tmp_pa
     assert "column 'age': values that are no numbers, and count as missing: 1" in told
     assert "column 'age': missing values: 1" in told
     assert "column 'y': labels that are missing or none of the classes: 2" in told
+
+
+@pytest.mark.parametrize("method", ["linear", "subsample"])
+def test_the_owner_is_told_what_a_model_without_a_schema_does_not_read(method, tmp_path, capsys):
+    """Linear models learn what the columns hold, and others take all of them as numbers."""
+    path, rows = tmp_path / "visits.csv", range(3000)
+    text = [f"{row % 90}{' Jahre' if row % 9 == 0 else ''},{'ill' if row % 90 > 45 else 'well'}" for row in rows]
+    path.write_text("\n".join(["age,outcome", *text, "age,outcome", ""]))
+    fit = ["fit", method, str(path), "--label", "outcome", "--classes", "ill,well", "--epsilon", "4"]
+    assert main([*fit, "--out", str(tmp_path / "model")]) == 0
+    told = capsys.readouterr().err
+    assert "column 'age': values that are no numbers, and count as missing: 334." in told
+    assert "records that repeat the first line: 1." in told
+    release = ["release", str(path), "--workload", "marginals:1", "--columns", str(tmp_path / "columns.json")]
+    (tmp_path / "columns.json").write_text('{"age": {"cuts": [45]}, "outcome": ["ill", "well"]}')
+    assert main([*release, "--out", str(tmp_path / "release")]) == 0
+    assert "records that repeat the first line: 1." in capsys.readouterr().err

@@ -47,9 +47,9 @@ class Fitted:
 def fit_table(name: str, tables: Tables, settings: dict[str, Any]) -> Fitted:
     """Read the whole table, and fit."""
     account, trusted = settings.pop("account", None), split_list(settings.pop("trusted", "")) or None
-    with progress("reading the table"):
-        estimator, data = _read(name, tables, settings, trusted)
     is_learned = name == "linear" and tables.public is None and tables.schema is None
+    with progress("reading the table"):
+        estimator, data = _read(name, tables, settings, trusted, is_learned=is_learned)
     if is_learned:
         data.X = data.records.select(list(data.schema.columns))
     arguments = _constructor_arguments(estimator, data, settings)
@@ -64,11 +64,16 @@ def fit_table(name: str, tables: Tables, settings: dict[str, Any]) -> Fitted:
         notes["plan"] = None if plan is None else plan.as_dict()
     model = charge_and_fit(estimator(**arguments), account, data.X, data.y, **_fit_arguments(name, estimator, data))
     if is_learned:
+        kinds = model.schema_.columns
+        problems = find_problems(model.schema_, data.records)  # of numbers and dates: rare categories are left out
+        show_problems([problem for problem in problems if not isinstance(kinds[problem.column], Category)])
         notes["columns_hidden_by_noise"] = list(model.schema_.learned.notes)
     return Fitted(model, data, notes, trusted, is_learned=is_learned, plan=plan or getattr(model, "plan_", None))
 
 
-def _read(name: str, tables: Tables, settings: dict[str, Any], trusted: list[str] | None) -> tuple[Any, Data]:
+def _read(
+    name: str, tables: Tables, settings: dict[str, Any], trusted: list[str] | None, *, is_learned: bool
+) -> tuple[Any, Data]:
     """Return the estimator that the options choose, and the data as it takes them."""
     method, classes = METHODS[name], METHODS[name].classes()
     if name == "semi-private" and tables.public is None:
@@ -76,7 +81,8 @@ def _read(name: str, tables: Tables, settings: dict[str, Any], trusted: list[str
     if name not in ("student-first", "conformal"):
         estimator = _choose_estimator(method, classes, settings)
         number = name in ("linear", "neighbours") and estimator is not classes[0]
-        return estimator, read_data(tables, number=number, several=name == "linear")
+        several = name == "linear"
+        return estimator, read_data(tables, number=number, several=several, is_learned=is_learned)
     from quorate.cli.check import check_columns, open_published, read_held_out
     from quorate.models.saving import load
 

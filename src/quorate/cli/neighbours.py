@@ -18,12 +18,14 @@ from quorate.cli.fit_methods import METHODS
 from quorate.cli.fit_models import TARGET_FILE
 from quorate.cli.options import AsJson, split_list, two_numbers
 from quorate.cli.output import show_bill, show_rows
-from quorate.cli.reading import FileOptions, target_column
+from quorate.cli.reading import FileOptions, show_problems, target_column
 from quorate.cli.signatures import options_from, with_options
 from quorate.core.errors import InvalidInput
 from quorate.models.knn import NeighbourClassifier, plan_neighbours
 from quorate.models.saving import Folder, load, open_folder
 from quorate.tables import Schema, read_table
+from quorate.tables.csv_records import Irregularities
+from quorate.tables.problems import find_problems
 
 neighbours = App(name="neighbours", help_format="markdown")
 
@@ -121,7 +123,9 @@ def _insert(folder: NeighbourFolder, table: Path, *, files: FileOptions = FileOp
     schema, target = opened.schema(), opened.contents.get(TARGET_FILE)
     if schema is None or (schema.label is None and target is None):
         raise InvalidInput(f"{folder} has no schema for a table: insert from Python, NeighbourClassifier.insert")
-    records = read_table(table, role="private", **files.file_settings())
+    irregularities = Irregularities()
+    records = read_table(table, role="private", irregularities=irregularities, **files.file_settings())
+    show_problems(find_problems(schema, records, irregularities))
     labels = schema.labels(records) if target is None else target_column(records, target.decode())
     rows, people = schema.encode(records), schema.people(records, lasting=True)
     with _open_model(opened) as model:

@@ -163,34 +163,37 @@ class Data:
         return self.schema.labels(self.public, role="public")
 
 
-def read_data(tables: Tables, *, number: bool = False, several: bool = False, leave_ids: bool = False) -> Data:
+def read_data(
+    tables: Tables, *, number: bool = False, several: bool = False, leave_ids: bool = False, is_learned: bool = False
+) -> Data:
     """Read the private and the public table, and encode the label: classes, a number, or several flags.
 
-    With `leave_ids`, columns that are named as ids are left out.
+    With `leave_ids`, columns that are named as ids are left out. `is_learned` says that the model learns what the other
+    columns hold: until then no value of them is wrong.
     """
     names = split_list(tables.label)
     if number:
-        return _read_number(tables, names, leave_ids=leave_ids)
+        return _read_number(tables, names, leave_ids=leave_ids, is_learned=is_learned)
     if several and len(names) > 1:
-        return _read_flags(tables, names)
-    records, public, schema = _read_features(tables, leave_ids=leave_ids)
+        return _read_flags(tables, names, is_learned=is_learned)
+    records, public, schema = _read_features(tables, leave_ids=leave_ids, is_learned=is_learned)
     label = check_label(schema)
     classes = None if tables.read_classes else list(label.classes)
     return Data(records, public, schema, label.column, schema.labels(records), classes)
 
 
-def _read_number(tables: Tables, names: list[str], *, leave_ids: bool) -> Data:
+def _read_number(tables: Tables, names: list[str], *, leave_ids: bool, is_learned: bool) -> Data:
     if len(names) != 1 or tables.classes is not None or tables.read_classes:
         raise InvalidInput("a number to predict takes one --label, a column of numbers, and no classes")
-    records, public, schema = _read_features(tables, targets=names, leave_ids=leave_ids)
+    records, public, schema = _read_features(tables, targets=names, leave_ids=leave_ids, is_learned=is_learned)
     _check_public_numbers(public, names[0])
     return Data(records, public, schema, names[0], target_column(records, names[0]))
 
 
-def _read_flags(tables: Tables, names: list[str]) -> Data:
+def _read_flags(tables: Tables, names: list[str], *, is_learned: bool) -> Data:
     if tables.read_classes:
         raise InvalidInput("--read-classes takes one --label that is a class")
-    records, public, schema = _read_features(tables, targets=names)
+    records, public, schema = _read_features(tables, targets=names, is_learned=is_learned)
     values = ["0", "1"] if tables.classes is None else split_list(tables.classes)
     if len(values) != 2:
         raise InvalidInput(f"several labels take two --classes, the second for a label that is set, got {len(values)}")
@@ -222,7 +225,9 @@ def _check_public_numbers(public: Any, name: str) -> None:
             )
 
 
-def _read_features(tables: Tables, *, targets: Sequence[str] = (), leave_ids: bool = False) -> tuple[Any, Any, Schema]:
+def _read_features(
+    tables: Tables, *, targets: Sequence[str] = (), leave_ids: bool = False, is_learned: bool
+) -> tuple[Any, Any, Schema]:
     """Read both tables, tell the owner what is odd in the records, and return the schema without the targets."""
     irregularities = Irregularities()
     records = tables.read(irregularities)
@@ -232,7 +237,7 @@ def _read_features(tables: Tables, *, targets: Sequence[str] = (), leave_ids: bo
         tables = replace(tables, leave_out=",".join([*split_list(tables.leave_out), *ids]))
     public, schema = describe_columns(tables, records, targets=targets)
     problems = find_problems(schema, records, irregularities)
-    if public is None and tables.schema is None:  # nothing declares the columns, so that no value of them is wrong
+    if is_learned:
         problems = [problem for problem in problems if problem.column not in schema.columns]
     show_problems(problems)
     return records, public, schema
@@ -312,7 +317,7 @@ def charge_and_fit(model: Any, account: Path | None, *records: Any, **options: A
 def warn_of_delta(delta: float, rows: Any, groups: Any) -> None:
     """Warn of a delta that promises nothing to a few of so many units, whose number is public."""
     units = len(rows) if groups is None else len(set(groups))
-    if delta > 0 and delta * units >= 1:
+    if 0 < delta < 1 and delta * units >= 1:
         warnings.warn(
             f"delta = {delta:g} is not below one over the number of units, {units:,}: a method that publishes whole "
             "records of some of them would satisfy it. Choose one far below",

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from quorate.cli.output import check_new_file, show_bill, show_rows, to_csv, write_file, write_or_print
+from quorate.cli.reading import show_problems
 from quorate.core.checks import check_count
 from quorate.core.errors import BudgetSpent, InvalidInput
 from quorate.models.concepts import Boxes, Concept, Halfspaces
@@ -20,6 +21,8 @@ from quorate.release.answers import parse_queries, shown_answers
 from quorate.release.domain import Domain
 from quorate.tables import Number, Schema, read_table
 from quorate.tables.containers import is_arrow, open_columns, shown_names
+from quorate.tables.csv_records import Irregularities
+from quorate.tables.problems import file_problems
 from quorate.tables.results import make_table, parquet_bytes
 from quorate.tables.values import read_numbers
 
@@ -66,7 +69,9 @@ class Subject:
 
         A column to leave out that no table has is refused: the column that was meant would be released.
         """
-        table, people = read_table(path, role="private", **self._file_settings), None
+        irregularities, people = Irregularities(), None
+        table = read_table(path, role="private", irregularities=irregularities, **self._file_settings)
+        show_problems(file_problems(irregularities))
         if self.groups is not None:
             if self.groups not in table.column_names:
                 raise InvalidInput(f"--groups names {self.groups!r}, and the private table has no such column")

@@ -35,6 +35,7 @@ _ANY_DATE = Date(low=-25567.0, high=47846.0, missing="indicator")  # 1900 to 210
 _MARKS = {"?", "-", "--", ".", "*", "unknown", "none", "missing", "n.a.", "k.a.", "#n/a"}
 _TOTALS = re.compile(r"(grand |sub)?total|sum|summe|gesamt|insgesamt|somme", re.IGNORECASE)
 _SLASHES = re.compile(r"(\d{1,2})[/-](\d{1,2})[/-]\d{4}\b.*", re.ASCII)
+_NUMBER_AND_WORD = re.compile(r"[+-]?\d[\d.,]*\s*(?P<word>[^\W\d].{0,19})?", re.ASCII)
 _COMMA_DECIMALS = r"^[^,]*[0-9],([0-9]{1,2}|[0-9]{4,})([^0-9.,].*)?$"
 _POINT_DECIMALS = r"^[^.]*[0-9]\.([0-9]{1,2}|[0-9]{4,})([^0-9.,].*)?$"
 
@@ -227,10 +228,12 @@ def _use_of_texts(spelled: Mapping[str, int], present: int) -> _Use:
     if len(categories) <= _MOST_CATEGORIES and 2 * len(categories) <= present:
         marks = [text for text in categories if text.casefold() in _MARKS]
         problems = tuple(f"{mark!r} may mean missing, and is a category" for mark in marks)
-        return _Use(Category(categories, missing="indicator"), "category", problems=problems)
+        notes = _undeclared_unit(spelled, present)
+        return _Use(Category(categories, missing="indicator"), "category", notes, problems)
     if sum(len(text.split()) * count for text, count in spelled.items()) >= _SENTENCE * present:
         return _Use(Text(), "text")
-    return _Use(None, f"left out, {len(spelled):,} different texts", ("declare it to use it",))
+    notes = _undeclared_unit(spelled, present) or ("declare it to use it",)
+    return _Use(None, f"left out, {len(spelled):,} different texts", notes)
 
 
 def _truth_pair(spelled: Mapping[str, int], reading: Reading) -> list[str]:
@@ -253,6 +256,20 @@ def _unit_problems(spelled: Mapping[str, int], reading: Reading) -> tuple[str, .
         return ()
     listed = ", ".join(f"{unit} {count:,}" for unit, count in units.most_common())
     return (f"units differ ({listed}) and are dropped",)
+
+
+def _undeclared_unit(spelled: Mapping[str, int], present: int) -> tuple[str, ...]:
+    """Return a note if the values are numbers, some of them before the same word, which is not a declared unit."""
+    words: Counter[str] = Counter()
+    for text, count in spelled.items():
+        match = _NUMBER_AND_WORD.fullmatch(text)
+        if match is not None:
+            words[match["word"] or _NO_UNIT] += count
+    plain = words.pop(_NO_UNIT, 0)
+    [(unit, count)] = words.most_common(1) or [(_NO_UNIT, 0)]
+    if count == 0 or plain + count < _MOSTLY * present:
+        return ()
+    return (f"a number, if {unit!r} is a unit that multiplies nothing: list it in units under reading",)
 
 
 def _folded_categories(spelled: Mapping[str, int]) -> list[str]:

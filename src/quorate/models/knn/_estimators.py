@@ -210,9 +210,9 @@ class NeighbourModel(SessionModel, ABC):
             return share or 0.0, votes, None
         if public is None or self.records is None:
             raise InvalidInput(
-                "share and votes are chosen on public rows for a public number of records: pass public= to fit and set "
-                "records=, about how many there will be (not counted, if their number is secret); or set radius= and "
-                "votes="
+                "share and votes are chosen on public rows for a public number of records: pass public= (--public) to "
+                "fit and set records= (--records), about how many there will be (not counted, if their number is "
+                "secret); or set radius= and votes= (--radius, --votes)"
             )
         planned = plan_for(
             ballot,

@@ -45,7 +45,10 @@ class Space:
         """Return the space whose centre and reach are those of public rows. Cosines can do without them."""
         if public is None:
             if metric == "euclidean":
-                raise InvalidInput("the scale of distances is taken from public rows: pass public=, or metric='cosine'")
+                raise InvalidInput(
+                    "the scale of distances is taken from public rows: pass public= (--public), or "
+                    "metric='cosine' (--metric cosine)"
+                )
             return cls(metric, np.zeros(features))
         centre = np.asarray(public, dtype=np.float64).mean(axis=0)
         reach = float(lengths(public - centre).max())
