@@ -256,6 +256,9 @@ def test_a_key_is_sent_and_never_shown(monkeypatch):
     with client:
         assert "secret" not in repr(client)
         assert client.predict(ROWS).labels.tolist() == LABELS
+    keyless, _ = client_of(model, server={"keys": True}, key="")
+    with keyless, pytest.raises(InvalidInput, match=r"asks for a key: .*--key-file"):
+        keyless.predict(ROWS)
     other, _ = client_of(model, server={"keys": True}, key="qk_no_wrong", model="m")
     with other, pytest.raises(KeyClosed) as error:
         other.predict(ROWS)

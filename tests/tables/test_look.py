@@ -328,3 +328,14 @@ def test_the_owner_is_told_what_a_model_without_a_schema_does_not_read(method, t
     (tmp_path / "columns.json").write_text('{"age": {"cuts": [45]}, "outcome": ["ill", "well"]}')
     assert main([*release, "--out", str(tmp_path / "release")]) == 0
     assert "records that repeat the first line: 1." in capsys.readouterr().err
+
+
+def test_a_problem_that_many_columns_have_takes_one_line(tmp_path, capsys):
+    path, names = tmp_path / "wide.csv", [f"c{number}" for number in range(12)]
+    rows = [",".join([*["" if row < 3 else str(row % 7)] * 12, str(row % 2)]) for row in range(200)]
+    path.write_text("\n".join([",".join([*names, "y"]), *rows, ""]))
+    fit = ["fit", "subsample", str(path), "--label", "y", "--classes", "0,1", "--epsilon", "4", "--queries", "1"]
+    assert main([*fit, "--teachers", "10", "--out", str(tmp_path / "model")]) == 0
+    told = capsys.readouterr().err
+    assert "12 columns ('c0', 'c1', " in told
+    assert "'c11'): missing values: 36. Mark them: --gaps" in told

@@ -79,7 +79,7 @@ def _show(console: Console, path: Path, look: TableLook, out: Path | None) -> No
     order = "day first" if look.reading.date_order == "dmy" else "month first"
     console.print(f"Ambiguous values: 1,234 has the decimal mark {look.reading.decimal!r}; 05/06/2024 has the {order}.")
     if look.problems:
-        console.print(f"\n[bold]{len(look.problems)} problems[/bold], none of which stops a fit:")
+        console.print(f"\n[bold]Problems: {len(look.problems)}[/bold]. None stops a fit:")
         for problem in look.problems:
             console.print(f"- {escape(str(problem))}", soft_wrap=True)
     if out is not None:

@@ -2,7 +2,7 @@
 
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,13 +17,14 @@ from quorate.cli.output import check_apart
 from quorate.core.checks import is_named_id
 from quorate.core.errors import InvalidInput
 from quorate.tables import MISSING_TEXTS, Label, Reading, Schema, read_table
-from quorate.tables.containers import open_columns
+from quorate.tables.containers import open_columns, shown_names
 from quorate.tables.csv_records import Irregularities
 from quorate.tables.problems import OWNER_ALONE, Problem, find_problems
 from quorate.tables.results import make_table
 from quorate.tables.values import distinct_texts, read_numbers
 
 _GROUP = Group("Tables", sort_key=1)
+_MOST_LINES = 8  # of problems that are alike but for the column
 _FILES = Parameter(group=Group("Files", sort_key=8))
 
 
@@ -246,7 +247,22 @@ def _read_features(
 def show_problems(problems: Sequence[Problem]) -> None:
     """Tell the owner all problems of the records at once, on standard error."""
     if problems:
-        print("\n".join([f"quorate: {OWNER_ALONE}", *(f"  {problem}" for problem in problems)]), file=sys.stderr)
+        print(
+            "\n".join([f"quorate: {OWNER_ALONE}", *(f"  {line}" for line in _problem_lines(problems))]), file=sys.stderr
+        )
+
+
+def _problem_lines(problems: Sequence[Problem]) -> Iterator[str]:
+    """Yield a line for each problem; one line for all columns of a wide table that have the same problem."""
+    alike: dict[tuple[str, str], list[Problem]] = {}
+    for problem in problems:
+        alike.setdefault((problem.problem, problem.advice), []).append(problem)
+    for (text, advice), same in alike.items():
+        if len(same) <= _MOST_LINES:
+            yield from map(str, same)
+        else:
+            names = shown_names([problem.column for problem in same])
+            yield f"{len(same)} columns ({names}): {text}: {sum(problem.count for problem in same):,}. {advice}"
 
 
 def describe_columns(tables: Tables, records: Any, *, targets: Sequence[str] = ()) -> tuple[Any, Schema]:

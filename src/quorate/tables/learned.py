@@ -213,9 +213,10 @@ class _Plan:
         """Refuse a schema of which nearly everything would be hidden."""
         threshold = self._threshold(columns)
         if threshold > _LARGEST_THRESHOLD:
+            share = f"would need {threshold:.0%} of the units to be found" if threshold < 1 else "would never be found"
             raise Infeasible(
                 f"a schema of {columns} columns cannot be learned from {self.units} units at this epsilon and delta: a "
-                f"category would need {threshold:.0%} of the units to be found. Declare the columns you know "
+                f"category {share}. Declare the columns you know "
                 "(declared={...}, with categories of texts and bounds of numbers), leave others out, or raise epsilon"
             )
 

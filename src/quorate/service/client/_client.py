@@ -57,6 +57,7 @@ class _Calls(ABC):
             raise InvalidInput(
                 "a key is what 'quorate keys add' printed: qk_ and letters, digits, dashes or underscores"
             )
+        self._has_key = bool(key)
         self._host, on_loopback = _check_address(url, key, insecure=insecure)
         if not seconds > 0 or not attempt_seconds > 0 or rows < 1:
             raise InvalidInput("seconds and attempt_seconds must be above 0, and rows at least 1")
@@ -115,8 +116,11 @@ class _Calls(ABC):
         if self._metadata_read is None:
             if self._model is None:
                 names = [model["name"] for model in await self._models(asking)]
-                if len(names) != 1:
-                    raise InvalidInput(f"say which model is asked: this key may ask {', '.join(names) or 'none'}")
+                if not names:
+                    problem = "no model may be asked with this key" if self._has_key else "the server asks for a key"
+                    raise InvalidInput(f"{problem}: pass a caller's key (QUORATE_KEY, key=, --key-file)")
+                if len(names) > 1:
+                    raise InvalidInput(f"say which model is asked: this key may ask {', '.join(names)}")
                 self._model = str(names[0])
             self._metadata_read = await asking.document(f"/v2/models/{quote(self._model, safe='')}")
         return self._metadata_read
