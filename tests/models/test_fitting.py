@@ -86,6 +86,15 @@ def test_columns_may_be_declared_or_read_off_a_public_table(known):
     assert "Its labels are better than a constant answer." in fitted.summary()
 
 
+def test_numbers_of_a_public_file_are_numbers(tmp_path):
+    """A CSV file has no types: taken as texts, every number that is frequent in it would be a category."""
+    table, public = clinic()[["age", "site", "ill"]], tmp_path / "public.csv"
+    clinic(500, seed=2)[["age", "site"]].to_csv(public, index=False)
+    fitted = qr.fit(table, "ill", classes=["no", "yes"], public=str(public))
+    assert fitted.model.form_.kinds == ("number", "text")
+    assert "Its labels are better than a constant answer." in fitted.summary()
+
+
 def test_noise_alone_is_not_said_to_be_better_than_a_constant():
     draw = np.random.default_rng(3)
     table = {"x": draw.normal(size=3000), "y": np.where(draw.random(3000) < 0.9, "a", "b")}

@@ -30,7 +30,8 @@ def fit_tested(tables: Tables, *, output: Output, **settings: Any) -> int:
     if tables.schema is None and (tables.texts or tables.missing_texts or tables.gaps):
         raise InvalidInput("--texts, --missing-texts and --gaps need a schema (--schema)")
     bounds = settings.pop("bounds")
-    data = read_data(tables, number=bounds is not None, leave_ids=True)
+    is_learned = tables.public is None and tables.schema is None
+    data = read_data(tables, number=bounds is not None, leave_ids=True, is_learned=is_learned)
     warn_of_delta(settings["delta"], data.records, data.units)
     used = {*data.schema.columns, data.label, data.schema.groups}
     fitted = fitting.fit(

@@ -21,6 +21,7 @@ from quorate.models.saving import save
 from quorate.tables import Schema, read_table
 from quorate.tables.containers import Role, as_table
 from quorate.tables.features import AdditiveColumns
+from quorate.tables.infer import with_numbers
 from quorate.tables.persons import unit_numbers
 
 _MISCOVERAGE = 0.1  # of the intervals that a regression is tested with
@@ -167,7 +168,7 @@ def fit(
     held_out = _test_units(count, test_share)
     deal, test = deal_units(units, count, teachers=1, held_out=held_out)  # proof: step 1
     model = _unfitted(epsilon, delta, classes, bounds, schema=schema, public=public)
-    known = None if public is None else _select(public, columns, role="public")
+    known = None if public is None else with_numbers(_select(public, columns, role="public"))
     features, targets = records.select(list(columns)), records[label]
     model.fit(
         features.take(deal.rows),

@@ -64,6 +64,18 @@ def kinds_from_names(
     return kinds | {name: Text() for name in kinds if name in sentences}
 
 
+def with_numbers(table: pa.Table) -> pa.Table:
+    """Return a public table whose texts are numbers where all of a column are: files such as CSV have no types."""
+    for index, name in enumerate(table.column_names):
+        kind = table.column(name).type
+        if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+            values = raw_column(table.column(name))
+            numbers = _numbers_without_words(values, _WITHOUT_WORDS)
+            if np.isnan(numbers).sum() == read_texts(values, MISSING_TEXTS).null_count:
+                table = table.set_column(index, name, pa.array(numbers))
+    return table
+
+
 def _counts_rows(column: pa.ChunkedArray, reading: Reading) -> bool:
     """Return whether the public values of a column are whole numbers of which no two are equal."""
     numbers = read_numbers(raw_column(column), reading)
