@@ -424,7 +424,7 @@ def test_something_else_than_a_server_of_ours_is_told():
     ]
     for response in odd:
         client, _ = client_of(fake_model(), trouble=[response])
-        with client, pytest.raises(ServerRefused, match="sent an answer that is none"):
+        with client, pytest.raises(ServerRefused, match="must have the outputs"):
             client.predict(ROWS)
 
 

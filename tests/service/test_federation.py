@@ -218,11 +218,11 @@ class Replays:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lies, "lied about its count"),
-        (lies_below_zero, "lied about its count"),
+        (lies, "one ballot for each"),
+        (lies_below_zero, "one ballot for each"),
         (cuts_short, "another shape"),
         (Replays(), "replayed the answer to another batch"),
-        (lambda reply: Enrolled(3, "now"), "no message of a federation"),
+        (lambda reply: Enrolled(3, "now"), "not a message of a federation"),
         (lambda reply: 1 / 0, "something failed"),
     ],
 )
@@ -382,7 +382,7 @@ def test_what_cannot_be_a_federation_is_refused(keys, tmp_path):
         CardOfKeys("north", card.certificate, "00")
     with pytest.raises(qr.InvalidInput, match="is damaged"):
         CardOfKeys("north", "no certificate", card.mask)
-    with pytest.raises(qr.InvalidInput, match="that is none"):
+    with pytest.raises(qr.InvalidInput, match="valid X25519"):
         keys["north"].shared(CardOfKeys("zero", card.certificate, "00" * 32))
     (tmp_path / "card.json").write_text("{}")
     with pytest.raises(qr.InvalidInput, match="is no card"):

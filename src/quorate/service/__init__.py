@@ -1,9 +1,9 @@
 """A model behind HTTP: the Open Inference Protocol, keys, limits, metrics and pages.
 
     Settings      which models, where to listen, with what limits
-    serve         a server, until it is told to stop
-    make_app      the same as an ASGI application, for other servers
-    Model         a fitted classifier as it is served
+    serve         run a server until it receives a stop signal
+    make_app      the service as an ASGI application, for other servers
+    Model         a fitted model with its queue, session and ledger
 
 The path of a request: `edge` (limits on a connection) -> `app` (a Starlette route, a key) -> `infer` -> `codec` and
 `inputs` (checked queries) -> `batcher` (many requests, one vote) -> `quorate.core.session` -> `outputs` and `codec`

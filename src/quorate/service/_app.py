@@ -56,10 +56,11 @@ if TYPE_CHECKING:
     from quorate.service._worker import Folders
 
 _NOTES_SECONDS = 1.0  # how often refusals are written to the ledgers
-_KEYS_SECONDS = 0.5  # how often keys are read from them: by this clock, and not when somebody asks
+# Keys are read from the ledgers by this clock and never on a request.
+_KEYS_SECONDS = 0.5
 _STALL_SECONDS = 1.0  # how often it is looked whether a ledger has stopped answering
 _FOLLOW_SECONDS = 0.5  # how often a worker looks for what others were ordered to load
-_END_SECONDS = 1.0  # after which a process ends whose model took longer
+_END_SECONDS = 1.0  # A process ends after this time even if a model still closes.
 _ORDER_BYTES, _ORDER_SECONDS = 4096, 2.0  # of a body that orders something, which comes with its headers
 _EVERY_RESPONSE = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
 
@@ -130,7 +131,7 @@ class RequestMiddleware:
             refused = Refused("not_found" if error.status_code == 404 else "method_not_allowed")
         elif isinstance(error, Refused | QuorateError):  # a ledger that cannot be read, for example
             refused = error if isinstance(error, Refused) else Refused.by(error)
-        else:  # whatever it is, its text stays here
+        else:  # The text of an unexpected exception must not reach the client.
             self._service.log.failure(error, route=_path_of(scope))
             refused = Refused("internal")
         context.code, context.cause = refused.code, refused.cause
@@ -141,7 +142,7 @@ class RequestMiddleware:
 
 
 def _path_of(scope: Scope) -> str:
-    """Return the template of the route that a request took, or nothing where there is none."""
+    """Return the template of the matched route, or an empty text without a match."""
     route = scope.get("route")
     return "" if route is None else str(route.path)
 
@@ -163,7 +164,7 @@ class _Endpoint:
 
 
 class Service:
-    """What the endpoints share. It owns its models: when it stops, what is queued is answered and leases go back."""
+    """State that the endpoints share. It owns the models: on stop it answers the queues and returns the leases."""
 
     def __init__(
         self,
@@ -186,10 +187,10 @@ class Service:
         return handler
 
     async def authorize_caller(self, request: Request, scope: str, *, with_refused: bool = False) -> None:
-        """Authenticate the caller and check its scope, before anything of the body is read.
+        """Authenticate the caller and check its scope before the body is read.
 
-        A caller without a key for a model gets 401 whether the model exists or not. A model that answers nothing is
-        refused too, but `with_refused`, where its owner can change that.
+        A caller without a key for a model gets 401 whether the model exists or not. A model that cannot answer is
+        refused unless `with_refused`, for endpoints through which its owner repairs it.
         """
         context, name = context_of(request), request.path_params.get("name", "")
         context.model = model = self.models.get(name)
@@ -204,7 +205,7 @@ class Service:
             raise Refused("forbidden", f"this key lacks the scope {scope!r}; ask the owner for one that has it")
 
     async def _find_callers(self, token: str | None, name: str = "") -> dict[str, Caller]:
-        """Return as whom the model of this name knows the caller; without a name, all models that do."""
+        """Return the caller by model: for the named model, or for every model that knows the token."""
         if name:
             caller = await self.access.caller(name, token)
             return {} if caller is None else {name: caller}
@@ -337,7 +338,7 @@ class Service:
 
     @contextlib.asynccontextmanager
     async def lifespan(self, app: Any) -> AsyncIterator[None]:
-        """Start answering; at the end answer what is queued, and give leases back."""
+        """Start the models; at the end answer queued requests and return the leases."""
         for model in self.models.values():
             if not model.refused:
                 model.batcher.start()

@@ -1,9 +1,9 @@
-"""Who asks, and what they may do.
+"""Authentication of callers and their scopes.
 
 A key comes as `Authorization: Bearer KEY`, or as the password of HTTP Basic, which browsers can send. It belongs to one
-model: to the ledger that made it. Scopes are "ask", "budget" and "admin", which includes the other two. Where a server
-runs without keys, on loopback alone, everybody who reaches it is its owner; a page of another site is not, and neither
-is one that reaches loopback under a name of its own.
+model: to the ledger that made it. Scopes are "ask", "budget" and "admin", which includes the other two. A server
+without keys listens on loopback only, and every local caller counts as its owner. Requests from pages of other sites
+are refused, and so are requests whose Host header is not a loopback name (DNS rebinding).
 """
 
 import asyncio
@@ -27,7 +27,7 @@ _LONGEST_TOKEN = 256
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Whoever sent a request: the id of its key, and its scopes."""
+    """The sender of a request: the id of its key, and its scopes."""
 
     id: str
     scopes: frozenset[str]
@@ -51,9 +51,16 @@ class Access:
         self._searches: dict[tuple[str, bytes], asyncio.Future[Caller | None]] = {}
 
     def register(self, model: str, finder: Callable[[str], Any] | None, *, published: bool = False) -> None:
-        """Let a model be asked. `finder` looks a token up in its ledger; one that was `published` needs no key.
+        """Open a model to callers and forget cached callers of a former model of this name.
 
-        Callers of a former model of this name are looked up again: this one may have other keys.
+        Parameters
+        ----------
+        model
+            The name of the model.
+        finder
+            Looks a token up in the model's ledger. None for a model without keys.
+        published
+            Whether the model was published and needs no key.
         """
         self._callers = {entry: caller for entry, caller in self._callers.items() if entry[0] != model}
         self._finders.pop(model, None)
@@ -64,9 +71,9 @@ class Access:
             self.published.add(model)
 
     async def caller(self, model: str, token: str | None) -> Caller | None:
-        """Return who asks this model, or None for nobody it knows.
+        """Return the caller with this token, or None for a token that the model does not know.
 
-        A model that does not exist takes the same steps: the time of a refusal does not tell which models there are.
+        An unknown model takes the same steps, so that the time of a refusal does not show which models exist.
         """
         if not self.required:
             return OWNER
@@ -92,17 +99,17 @@ class Access:
         try:
             while True:
                 finder = self._finders.get(entry[0])
-                decoy = next(iter(self._finders.values()), None)  # of a model that exists, for one that does not
+                decoy = next(iter(self._finders.values()), None)  # An unknown model searches a real ledger.
                 async with asyncio.timeout(_SEARCH_SECONDS):
                     key = await asyncio.to_thread(finder or decoy or _find_nothing, token)
                 if finder is self._finders.get(entry[0]):  # or else the model was exchanged meanwhile
                     break
-        except TimeoutError:  # of a ledger whose lock another process holds
+        except TimeoutError:  # Another process holds the lock of the ledger.
             raise Refused("ledger_refused", cause="ledger_unanswering") from None
         finally:
             del self._searches[entry]
         if finder is None or key is None or key.revoked:
-            self._callers.pop(entry, None)  # strangers leave nothing behind, and cannot crowd out who has a key
+            self._callers.pop(entry, None)  # Unknown tokens are not cached, so they cannot evict callers with keys.
             return None
         caller = Caller(key.id, frozenset(key.scopes))
         self._callers[entry] = caller, time.monotonic() + _KEPT_SECONDS
@@ -127,9 +134,19 @@ def token_of(authorization: bytes | None) -> str | None:
 
 
 def check_site(headers: Mapping[bytes, bytes], *, keys: bool, writes: bool) -> None:
-    """Refuse what a page of another site makes a browser send."""
+    """Refuse requests that a page of another site sends through a browser.
+
+    Parameters
+    ----------
+    headers
+        The headers of the request, with names in lower case.
+    keys
+        Whether the server requires keys. Without keys the Host header must be a loopback name.
+    writes
+        Whether the request changes state. Then an Origin header must match the Host header.
+    """
     host = headers.get(b"host", b"")
-    if not keys and host:  # a name that somebody else points to loopback would make their page ours
+    if not keys and host:  # A foreign name that resolves to loopback would pass as same-origin.
         name = host.decode("latin-1")
         bare = name[1:].partition("]")[0] if name.startswith("[") else name.rpartition(":")[0] or name
         if not is_loopback(bare):

@@ -1,9 +1,9 @@
-"""Requests that queue up are answered in batches: one thread, one call of `ask_all` for all that came meanwhile.
+"""A queue that answers requests in batches: one thread, one call of `ask_all` for each batch.
 
-Counting ballots and writing to the ledger cost about the same for one request and for a hundred, so what arrives while
-one batch is answered makes up the next. Callers take turns in a batch, each with one request at a time, so that one who
-asks much does not keep others waiting. What fails for one caller is answered for the others. A full queue refuses at
-once, before anything is asked: first those who have more than their part of it.
+Counting ballots and writing to the ledger cost about the same for one request and for a hundred, so requests that
+arrive during one batch form the next. Callers take turns in a batch, one request at a time, so that a busy caller does
+not delay the others. A request that fails does not fail the rest of its batch. A full queue refuses new requests at
+once, first those of callers above their equal share of the queue.
 """
 
 import asyncio
@@ -17,9 +17,9 @@ from quorate.core.batch import is_about_one
 from quorate.service._errors import Refused
 
 _BATCH_ROWS = 4096  # queries in one batch, unless one request alone has more: the next batch does not wait for long
-_QUEUE_ROWS = 2**16  # queries that may wait: memory is bounded whatever is asked
+_QUEUE_ROWS = 2**16  # This bound on waiting queries bounds memory.
 _IDLE_SECONDS = 0.25
-_LONGEST_WAIT = 60.0  # seconds after which a client is told to come again, at most
+_LONGEST_WAIT = 60.0  # The largest Retry-After, in seconds.
 _NEWEST = 0.2  # how much the last batch counts in the rate
 
 Waiting = tuple[Any, int, "asyncio.Future[Any]"]
@@ -36,7 +36,7 @@ class RequestBatcher:
         idle: Callable[[], None] | None = None,
     ) -> None:
         self._ask_all, self._limit, self._idle = ask_all, limit, idle
-        self._waiting: dict[str, deque[Waiting]] = {}  # by caller, whose turn is next first
+        self._waiting: dict[str, deque[Waiting]] = {}  # By caller, in order of turns.
         self._count = self._rows = 0
         self._seconds = 0.0  # that a row takes
         self._batch: list[Waiting] = []  # that is being answered, and since when
@@ -53,7 +53,7 @@ class RequestBatcher:
         self._thread.start()
 
     def ask(self, request: Any, *, rows: int) -> "asyncio.Future[Any]":
-        """Queue a request. The future holds what `ask_all` gave for it: an answer or an error, which is not raised."""
+        """Queue a request and return a future for its result from `ask_all`: an answer, or an error object."""
         if self._loop is None:
             raise Refused("not_ready")
         future: asyncio.Future[Any] = self._loop.create_future()
@@ -68,7 +68,7 @@ class RequestBatcher:
         return future
 
     def _check_room(self, caller: str) -> None:
-        """Refuse where the queue is full, or, up to twice that, whoever has an equal part of it already."""
+        """Refuse callers at their equal share of a full queue, and every caller at twice the limit."""
         if self._count < self._limit and self._rows < _QUEUE_ROWS:
             return
         mine = self._waiting.get(caller, ())
@@ -84,7 +84,7 @@ class RequestBatcher:
             self._changed.notify()
         if self._thread is not None:
             await asyncio.to_thread(self._thread.join)
-            await asyncio.sleep(0)  # what the thread handed over last is delivered
+            await asyncio.sleep(0)  # Let the loop deliver the last results of the thread.
 
     @property
     def answering(self) -> bool:
@@ -115,7 +115,7 @@ class RequestBatcher:
             self._seconds = seconds + (1 - _NEWEST) * (self._seconds - seconds) if self._seconds else seconds
 
     def _answer(self, requests: list[Any]) -> list[Any]:
-        """Return the answer to each request. Where one makes all of them fail, each half of them is asked again."""
+        """Return the answer to each request. A batch that fails is split in halves to isolate the failing request."""
         try:
             results = list(self._ask_all(requests))
             if len(results) != len(requests):
@@ -135,7 +135,7 @@ class RequestBatcher:
                     self._changed.release()
                     try:
                         self._idle()
-                    except Exception:  # noqa: S110  the next request meets the same, and is told
+                    except Exception:  # noqa: S110  The next request meets the same error and reports it.
                         pass
                     finally:
                         self._changed.acquire()
@@ -157,5 +157,5 @@ class RequestBatcher:
 
 def _deliver(batch: list[Waiting], results: list[Any]) -> None:
     for (_, _, future), result in zip(batch, results, strict=True):
-        if not future.done():  # a client that went away has cancelled it; its answer is paid for and kept
+        if not future.done():  # A client that disconnected cancelled it; the ledger keeps the paid answer.
             future.set_result(result)

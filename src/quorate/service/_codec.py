@@ -1,13 +1,12 @@
 """Inference requests and responses of the Open Inference Protocol, in JSON and with the binary tensor extension.
 
 A body is JSON, or JSON of the length that `Inference-Header-Content-Length` says and the bytes of the tensors after it.
-Whatever the protocol does not know, or Quorate does not do, is refused: a mistyped field would be a wish that is
-silently not met. A response is a function of the request and of the answers alone, so that the same answers to the same
-request are the same bytes.
+Unknown and unsupported fields are refused, because a mistyped option would otherwise be ignored in silence. A response
+is a function of the request and the answers alone, so the same answers to the same request are the same bytes.
 
 Numbers become NumPy arrays, texts (BYTES) lists of `str`, both flat in row-major order. Every number is finite. A
-missing value is `null` in JSON: a nan among numbers of datatype FP, None among texts. Whether a model takes one is for
-its tensors to say.
+missing value is `null` in JSON: a nan among numbers of datatype FP, None among texts. The tensors of a model declare
+whether they accept missing values.
 """
 
 import hashlib
@@ -28,7 +27,7 @@ Values = NDArray[Any] | list[Any]  # numbers, or texts and None
 
 
 class Datatype(NamedTuple):
-    """A datatype of the protocol: its array type (None for texts) and what may stand for an element in JSON."""
+    """A datatype of the protocol: its array type (None for texts) and the JSON types of an element."""
 
     array: np.dtype[Any] | None
     element: Any
@@ -60,20 +59,20 @@ _UNKNOWN_FIELD = "Object contains unknown field"
 
 
 class InputParameters(msgspec.Struct, forbid_unknown_fields=True):
-    """What may be said of an input: how many bytes after the JSON are its data. What it is for people is not read."""
+    """Parameters of an input: the number of its bytes after the JSON. `content_type` is accepted and ignored."""
 
     binary_data_size: int | None = None
     content_type: Parameter = None
 
 
 class OutputParameters(msgspec.Struct, forbid_unknown_fields=True):
-    """What may be said of an output: whether it follows the JSON as bytes."""
+    """Parameters of an output: whether it follows the JSON as bytes."""
 
     binary_data: bool | None = None
 
 
 class RequestParameters(msgspec.Struct, forbid_unknown_fields=True):
-    """What may be said of a request. It waits for its answer, and all wait alike, whatever its priority and timeout."""
+    """Parameters of a request. `priority` and `timeout` are accepted and ignored."""
 
     binary_data_output: bool | None = None
     priority: Parameter = None
@@ -81,7 +80,7 @@ class RequestParameters(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class RequestedTensor(msgspec.Struct, forbid_unknown_fields=True):
-    """An input as it stands in a request."""
+    """An input of a request before it is decoded."""
 
     name: str
     shape: list[int]
@@ -107,7 +106,7 @@ class RequestBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ChangeBody(RequestBody):
-    """The JSON of a request that changes a model; `about` has what is said of its rows beside the model's inputs."""
+    """The JSON of a request that changes a model; `about` holds tensors beside the model's inputs, such as labels."""
 
     about: list[RequestedTensor] = []
 
@@ -130,9 +129,9 @@ class Tensor(NamedTuple):
 
 
 class InferRequest(NamedTuple):
-    """A request that was read: its id ("" for none), its inputs, and the outputs asked for with how they are sent.
+    """A decoded request: its id ("" for none), its inputs, and the requested outputs, each with whether it is binary.
 
-    `about` has what is said of the rows beside the inputs.
+    `about` holds tensors beside the model's inputs, such as labels.
     """
 
     id: str
@@ -165,8 +164,8 @@ def read_request(
 ) -> InferRequest:
     """Read a request for a model with inputs of these names, or refuse it.
 
-    `header_length` is where its JSON ends, if that is not the end of the body. One that changes a model may say more
-    `about` its rows, under these names; its bytes follow those of the inputs, wherever it stands in the JSON.
+    `header_length` is the length of the JSON; None means the whole body. A request that changes a model may carry
+    further tensors `about` its rows, under these names. Their bytes follow those of the inputs.
     """
     view = memoryview(body)
     if header_length is not None and not 0 <= header_length <= len(view):
@@ -201,7 +200,7 @@ def _read_tensors(
     tensors: dict[str, Tensor] = {}
     for requested in descriptions:
         name, datatype, shape = requested.name, requested.datatype, requested.shape
-        if name not in names:  # so that a refusal repeats only the model's own names
+        if name not in names:  # A refusal repeats only the model's own names.
             raise Refused("bad_request", f"the inputs of this model are {join_names(names)}; another was sent")
         _check_shape(requested, row_limit)
         size = _binary_size(requested)
@@ -228,7 +227,7 @@ def join_names(names: Iterable[str]) -> str:
 
 
 def check_id(id: str) -> str:
-    """Return an id that can be kept, and sent back as it came."""
+    """Return the id of a request, or refuse one that the ledger cannot keep."""
     if not _VISIBLE.fullmatch(id):
         raise Refused("bad_id")
     return id
@@ -261,7 +260,7 @@ def _decode(view: memoryview, decoder: msgspec.json.Decoder[Any]) -> RequestBody
         return decoder.decode(view)  # type: ignore[no-any-return]
     except msgspec.ValidationError as error:
         problem, _, path = str(error).partition(" - at ")
-        if problem.startswith(_UNKNOWN_FIELD):  # and names it, which is the sender's word and not ours
+        if problem.startswith(_UNKNOWN_FIELD):  # msgspec repeats the sender's field name; the refusal must not.
             problem = "A field means nothing here"
         raise Refused("bad_request", f"{problem}{f', at {path}' if path else ''}; see /docs for the fields") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -287,7 +286,7 @@ def _binary_size(requested: RequestedTensor) -> int | None:
 
 
 def from_json(name: str, datatype: str, shape: list[int], data: msgspec.Raw) -> Values:
-    """Return the elements of a tensor whose data stand in the JSON, flat or nested as its shape is."""
+    """Return the elements of a tensor from its JSON data, which may be flat or nested by its shape."""
     kind = DATATYPES[datatype]
     values = _decode_elements(name, datatype, shape, data)
     if len(values) != math.prod(shape):
@@ -318,7 +317,7 @@ def _decode_elements(name: str, datatype: str, shape: list[int], data: msgspec.R
 
 
 def from_binary(name: str, datatype: str, shape: list[int], data: memoryview) -> Values:
-    """Return the elements of a tensor whose data follow the JSON as bytes, in little-endian order."""
+    """Return the elements of a tensor from the little-endian bytes after the JSON."""
     kind = DATATYPES[datatype].array
     if kind is None:
         return _read_texts(name, math.prod(shape), data)

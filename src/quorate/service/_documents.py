@@ -1,4 +1,4 @@
-"""The documents that the service sends, and those that order something, as types: the OpenAPI document has them."""
+"""The JSON documents of the service as types, which also define the schemas of the OpenAPI document."""
 
 from typing import Any, Literal
 
@@ -20,7 +20,7 @@ class UnloadParameters(_Document):
 
 
 class IndexRequest(_Document):
-    """Which models to list: all, or those that are ready."""
+    """The models to list: all models, or only ready ones."""
 
     ready: bool = False
 
@@ -80,7 +80,7 @@ class TensorMetadata(_Document):
 
 
 class ModelParameters(_Document):
-    """The guarantee of a model, its classes, what stands for no answer, and texts that mean a missing value."""
+    """The guarantee of a model, its classes, its code for no answer, and texts that mean a missing value."""
 
     claim: str
     classes: list[str | int | float | bool]
@@ -89,7 +89,7 @@ class ModelParameters(_Document):
 
 
 class ModelMetadata(_Document):
-    """What a model takes and gives."""
+    """The inputs and outputs of a model."""
 
     name: str
     versions: list[str]
@@ -132,7 +132,7 @@ class LedgerHead(_Document):
 
 
 class Budget(_Document, rename={"remaining": "left"}):
-    """What a model may spend and has spent; of an everlasting model how far its phase has come."""
+    """The budget of a model and its spending, with the progress of the phase of an everlasting model."""
 
     model: str
     claim: str
@@ -152,7 +152,7 @@ class Budget(_Document, rename={"remaining": "left"}):
 
 
 class Share(_Document):
-    """What a key may have (null for no limit) and what it has had."""
+    """The limits of a key (null for no limit) and its use."""
 
     key: str
     project: str | None

@@ -1,11 +1,10 @@
 """The edge of the server: limits on what one connection may cost before a request is authenticated.
 
 uvicorn limits neither the time and size of headers, nor trailers, nor how long a client may take to read its answer.
-A connection is `waiting` while its client must act next: send headers or a body, read an answer, or ask again. It has
-a time for that, and where there are as many connections as may be, a new one takes the place of the one that has been
-waiting for longest. So clients that open many connections and do nothing keep nobody out. Trailers of a chunked body
-count as headers, and are dropped: nothing in them is ever taken for a header. The limits are those of
-`quorate.service._settings`.
+A connection is `waiting` while its client must act next: send headers or a body, read an answer, or send the next
+request. Each wait has a time limit. At the connection limit a new connection replaces the one with the longest wait, so
+idle clients cannot block others. Trailers of a chunked body count towards the header limit and are dropped, so a
+trailer never becomes a header. The limits come from `quorate.service._settings`.
 """
 
 import asyncio
@@ -20,7 +19,7 @@ from quorate.service._errors import PROBLEMS, error_body
 from quorate.service._settings import ENVIRONMENT, Settings
 
 _PIPELINE_LIMIT = 16  # requests of a connection that wait for the answer to an earlier one
-_GRACE_SECONDS = 1.0  # after which a body is cut off that the application has not refused as too slow
+_GRACE_SECONDS = 1.0  # The application refuses a slow body first; this cuts off the rest.
 
 
 @lru_cache(maxsize=1)
@@ -31,7 +30,7 @@ def _settings(text: str) -> Settings:
 class EdgeProtocol(HttpToolsProtocol):
     """One connection, within limits."""
 
-    waiting: ClassVar[dict["EdgeProtocol", None]] = {}  # connections whose client must act, the longest waiting first
+    waiting: ClassVar[dict["EdgeProtocol", None]] = {}  # Connections in the order of their waits.
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -40,7 +39,7 @@ class EdgeProtocol(HttpToolsProtocol):
         self._received = 0  # these, and all that came with the bytes that are being read
         self._body_bytes = 0  # among the bytes that are being read
         self._in_headers, self._complete = True, False
-        self._refusal: bytes | None = None  # which is sent after the answers to earlier requests
+        self._refusal: bytes | None = None  # Sent after the answers to earlier requests.
         self._timer: asyncio.TimerHandle | None = None  # for the client to send
         self._read_timer: asyncio.TimerHandle | None = None  # for the client to read
 
@@ -65,7 +64,7 @@ class EdgeProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def end(self) -> None:
-        """Close a connection; at once, if its client does not read what was written or has a request under way."""
+        """Close a connection; at once, if its client does not read its answer or has an unfinished request."""
         self._stop_waiting()
         self.waiting.pop(self, None)
         if self.transport.get_write_buffer_size() or not self._has_answered():
@@ -74,13 +73,13 @@ class EdgeProtocol(HttpToolsProtocol):
             self.transport.close()
 
     def pause_writing(self) -> None:
-        """Give the client a time to read what was written."""
+        """Start the time limit for the client to read its answer."""
         super().pause_writing()
         self.waiting[self] = None
         self._read_timer = self.loop.call_later(self._limits.body_seconds, self.end)
 
     def resume_writing(self) -> None:
-        """Go on: the client has read."""
+        """End the wait after the client has read its answer."""
         super().resume_writing()
         self._stop_read_timer()
         if self._timer is None and not self._has_answered():
@@ -92,7 +91,7 @@ class EdgeProtocol(HttpToolsProtocol):
             self._read_timer = None
 
     def _wait(self, seconds: float | None = None) -> None:
-        """Wait for the client, for so many seconds; between two requests uvicorn counts them."""
+        """Wait for the client up to this many seconds; uvicorn limits the time between two requests."""
         self._stop_waiting()
         if self not in self.connections:  # it was lost while an earlier request was answered
             return
@@ -183,7 +182,7 @@ class EdgeProtocol(HttpToolsProtocol):
             elif self._complete:
                 self._wait()
             elif not self._in_headers:
-                self._wait(self._limits.body_seconds)  # for the rest of a body that nobody reads
+                self._wait(self._limits.body_seconds)  # The rest of the body is discarded.
 
     def _has_answered(self) -> bool:
         """Return whether every request so far has its answer."""
@@ -210,5 +209,5 @@ class EdgeProtocol(HttpToolsProtocol):
         self._wait(self._limits.body_seconds)
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is no HTTP."""
+        """Refuse bytes that are not HTTP."""
         self._refuse("bad_http")

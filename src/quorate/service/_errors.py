@@ -1,8 +1,8 @@
-"""Every refusal of the service: a stable code, a status, and a sentence that a person can act on. One table.
+"""The table of all refusals of the service: a stable code, a status, and a sentence that a person can act on.
 
-A body is `{"error": sentence, "code": code}`. Sentences are written here, or name a tensor, a column, a shape or a row
-of what was sent; they never repeat a value, and never the text of an exception that nobody expected. What came back
-from the vote is told by the table's own sentence: the text of such an error may count the budget.
+A body is `{"error": sentence, "code": code}`. A sentence comes from this table, or names a tensor, a column, a shape or
+a row of the request. It never repeats a value or the text of an unexpected exception. An error of the vote always gets
+the sentence of this table, because the text of the exception may count the budget.
 """
 
 import math
@@ -15,10 +15,7 @@ from quorate.core.errors import InvalidInput, QuorateError
 
 
 class Problem(NamedTuple):
-    """How a code is told: the status, the sentence, and after how many seconds it is worth trying again, if ever.
-
-    Those seconds are told where a refusal does not know better.
-    """
+    """The HTTP status, the sentence and the default Retry-After in seconds (None for never) of an error code."""
 
     status: int
     sentence: str
@@ -47,7 +44,7 @@ PROBLEMS: dict[str, Problem] = {
         403, "this key's share of the budget is spent; only queries that it was answered before are answered again"
     ),
     "share_in_use": Problem(
-        429, "what is left of this key's share is set aside for its other requests; ask again in a moment", 1
+        429, "the rest of this key's share is reserved for its other requests; ask again in a moment", 1
     ),
     "quota_spent": Problem(403, "this key's quota is used up; ask the owner of the model for another"),
     "not_found": Problem(404, "there is nothing at this address; /docs lists all that there is"),
@@ -62,8 +59,8 @@ PROBLEMS: dict[str, Problem] = {
     "too_large": Problem(413, "the body is larger than this server takes; send the queries in several requests"),
     "too_many_rows": Problem(413, "these are more queries than one request may hold; send them in several requests"),
     "headers_too_large": Problem(431, "the headers are larger than this server takes; send fewer, or shorter ones"),
-    "unsupported_encoding": Problem(415, "compressed bodies are not read; send the body as it is"),
-    "rate_limited": Problem(429, "this key has asked all that it may ask in a minute; wait and ask again", 60),
+    "unsupported_encoding": Problem(415, "the body must not be compressed; send it without Content-Encoding"),
+    "rate_limited": Problem(429, "this key has reached its limit of queries per minute; wait and ask again", 60),
     "internal": Problem(500, "something failed here that should not; the operator's log says where"),
     "ledger_refused": Problem(
         503, "the ledger of this model cannot be used, so nothing is answered; tell its owner", 60
@@ -72,19 +69,29 @@ PROBLEMS: dict[str, Problem] = {
         503, "a site of this federation does not answer as it must, so nothing is drawn; ask again later", 60
     ),
     "cluster_lost": Problem(
-        503, "the cluster that this model's teachers stand on does not answer, so nothing is drawn; ask again later", 60
+        503, "the cluster of this model's teachers does not answer, so no answer was drawn; ask again later", 60
     ),
-    "overloaded": Problem(503, "more is being asked than this server can answer; ask again in a moment", 1),
+    "overloaded": Problem(503, "this server is overloaded; ask again in a moment", 1),
     "stopping": Problem(503, "this server is stopping; ask again in a moment", 1),
     "not_ready": Problem(503, "a model here is not answering just now; ask again in a moment", 1),
 }
 
 
 class Refused(Exception):
-    """A request is refused, with a code of the table. `sentence` may say it more exactly, without any value.
+    """A refusal of a request, by a code of the table.
 
-    `retry_after` are seconds from now, where they are known; `cause` is a class of causes, for the log alone, and
-    `unknown` how many queries have a category that the model does not know, by column, for the metrics alone.
+    Parameters
+    ----------
+    code
+        A key of `PROBLEMS`.
+    sentence
+        A more exact sentence than that of the table; it never holds a value.
+    retry_after
+        Seconds until another try can succeed, if they are known.
+    cause
+        A class of causes, for the log alone.
+    unknown
+        The number of queries with an unknown category by column, for the metrics alone.
     """
 
     def __init__(
@@ -104,14 +111,14 @@ class Refused(Exception):
 
     @classmethod
     def by(cls, error: BaseException) -> "Refused":
-        """Return the refusal for what a session gave instead of an answer, told by the table's own sentence."""
+        """Return the refusal for an error of a session, with the sentence of this table."""
         return cls(
             code_of(error), retry_after=getattr(error, "retry_after", None), cause=str(getattr(error, "cause", ""))
         )
 
 
 def code_of(error: BaseException) -> str:
-    """Return the code for what a session gave instead of an answer; "internal" for what nobody expected."""
+    """Return the code for an error of a session, which is "internal" for an unexpected exception."""
     if isinstance(error, Refused):
         return error.code
     if isinstance(error, InvalidInput):

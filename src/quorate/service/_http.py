@@ -1,6 +1,6 @@
-"""What the service adds to a Starlette request and response: who asks, a body within limits, and when an answer leaves.
+"""Extensions of Starlette's request and response: the caller, a bounded body, and the departure time of an answer.
 
-How long a request takes may depend on what it holds, on the margin of its vote, on the noise, or on what others ask.
+The time of a request may depend on its content, on the margin of its vote, on the noise, or on other requests.
 With a pace, an answer leaves a whole number of paces after the last byte of its request came, and only that number can
 be seen. The clock starts when the body is complete, before anything of it is read, and not when the answer is ready, so
 the instant at which an answer leaves does not depend on when it was ready, short of a whole pace. All that follows from
@@ -31,7 +31,7 @@ _ids: list[str] = []  # for the next requests
 
 
 def _new_id() -> str:
-    """Return an id that nobody can guess. Drawn one by one, each would wait for its turn among the threads."""
+    """Return an id that cannot be guessed. Ids are drawn in bulk, because each draw waits for other threads."""
     if not _ids:
         block = os.urandom(_ID_BYTES * _IDS).hex()
         _ids.extend(block[start : start + 2 * _ID_BYTES] for start in range(0, len(block), 2 * _ID_BYTES))
@@ -40,19 +40,19 @@ def _new_id() -> str:
 
 @dataclass(slots=True)
 class Context:
-    """What is known of a request while it is answered: for its endpoint, and for logs and metrics afterwards."""
+    """State of a request while it is answered, for its endpoint, the logs and the metrics."""
 
     headers: dict[bytes, bytes]
     started: float = field(default_factory=time.perf_counter)
     model: Model | None = None  # that the path names
     caller: Caller = OWNER
     callers: dict[str, Caller] = field(default_factory=dict)  # as whom each model knows the caller, if none is named
-    departure: "Departure | None" = None  # of the answer, once the body of what is paced is there
+    departure: "Departure | None" = None  # Set once the body of a paced request is complete.
     status: int = 0  # of the response, once it has started
     code: str = ""  # of the refusal, if it was one
     cause: str = ""  # and the class of what caused it
-    rows: int = 0  # that were asked
-    id: str = field(default_factory=_new_id)  # for the log: what a client calls its request stays with the client
+    rows: int = 0  # Requested rows.
+    id: str = field(default_factory=_new_id)  # The log never holds the client's own id.
 
     @property
     def named_model(self) -> Model:
@@ -80,7 +80,7 @@ async def read_body(request: Request, *, limit: int, seconds: float) -> bytes:
         raise Refused("too_large")
     message = await request.receive()
     if message["type"] == "http.request" and not message.get("more_body") and len(message["body"]) <= limit:
-        body: bytes = message["body"]  # whole, as most are: it takes neither a timer nor a copy
+        body: bytes = message["body"]  # A complete body needs neither a timer nor a copy.
         return body
     parts, size = [], 0
     try:
@@ -128,7 +128,7 @@ class Pace:
         self.seconds = seconds
 
     def round_up(self, elapsed: float) -> float:
-        """Return a time as logs and metrics may have it: whole paces, or milliseconds where there is no pace."""
+        """Return a time for logs and metrics: in whole paces, or in milliseconds without a pace."""
         if self.seconds > 0:
             return max(1, math.ceil(elapsed / self.seconds - 1e-9)) * self.seconds
         return math.ceil(elapsed * 1000) / 1000
@@ -169,7 +169,7 @@ class Departure:
         """Wait for the next tick; without a pace, not at all."""
         if self._timer is not None:
             passed = int((self._loop.time() - self._arrival) / self._seconds)
-            if passed > self.ticks:  # while the loop was busy, with this request for one: those ticks are over
+            if passed > self.ticks:  # A busy loop missed these ticks.
                 self._timer.cancel()
                 self.ticks = passed
                 self._set_timer()

@@ -1,10 +1,10 @@
-"""Asking a model over HTTP: read, check, queue, wait, write, and leave at the pace.
+"""Inference over HTTP: read, check, queue, wait, write, and send at the pace.
 
     body -> clock -> tensors -> checked queries -> [ the batch's `ask_all` ] -> class numbers -> bytes -> departure
 
-Everything refused before the brackets follows from the request, the key and public state, and what follows from the
-body leaves by the same clock as an answer. The response is a function of the request and the answers: an id that is
-sent again with the same bytes gets the same bytes back.
+A refusal before the brackets depends only on the request, the key and public state, and a refusal of the body leaves by
+the same clock as an answer. The response is a function of the request and the answers, so a repeated id with the same
+bytes gets the same bytes back.
 """
 
 import asyncio
@@ -40,14 +40,14 @@ class Infer:
         return self._ask(http, Request)
 
     async def feed(self, http: HTTPRequest) -> Response:
-        """Give points to an everlasting model with a pool, as only the owner may. The response says nothing of them."""
+        """Feed points to an everlasting model with a pool. Only the owner may; the response does not depend on them."""
         self._check_keys("feeding")
         if not getattr(context_of(http).named_model.session, "takes_feed", False):
             raise Refused("invalid_input", "only an everlasting model that was fitted with refresh='pool' is fed")
         return await self._ask(http, Feed)
 
     async def insert(self, http: HTTPRequest) -> Response:
-        """Insert records into a nearest-neighbour model, as only the owner may: its inputs, with labels and names."""
+        """Insert records with labels and units into a nearest-neighbour model, for the owner alone."""
         model, request = await self._read_change(http)
         labels, units = _take_fact(model, request, "label"), _take_fact(model, request, "unit")
         if labels is None or units is None:  # a request that is sent again must not become another unit
@@ -58,18 +58,18 @@ class Infer:
             )
         X = model.inputs.queries(request.inputs)
         if not len(labels.values) == len(units.values) == len(X):
-            raise Refused("bad_tensor", "there is one label and one unit for each row")
+            raise Refused("bad_tensor", "'label' and 'unit' must have one value for each row")
         inserted = await _change(model.session.insert, X, np.asarray(labels.values), units.values)
         return json_response({"inserted": inserted})
 
     async def forget(self, http: HTTPRequest) -> Response:
-        """Forget units of a nearest-neighbour model, as only the owner may."""
+        """Forget units of a nearest-neighbour model, for the owner alone."""
         model, request = await self._read_change(http)
         units = request.about.get("unit") or request.inputs.pop("unit", None)
         if units is None or request.inputs or request.about.keys() - {"unit"}:
             raise Refused("bad_request", "the units to forget are named by the tensor 'unit', and by no other")
         if len(units.values) > units.shape[0]:
-            raise Refused("bad_tensor", "the tensor 'unit' is one list of names")
+            raise Refused("bad_tensor", "the tensor 'unit' must be a flat list of names")
         return json_response({"forgotten": await _change(model.session.forget, units.values)})
 
     def _check_keys(self, change: str) -> None:
@@ -113,7 +113,7 @@ class Infer:
             return response
 
     def _read_queries(self, model: Model, inputs: Mapping[str, Tensor]) -> Any:
-        """Return checked queries, and count those with a category that the model does not know, refused or not."""
+        """Return checked queries, and count queries with an unknown category, refused or not."""
         try:
             X = model.inputs.queries(inputs)
         except Refused as refused:
@@ -136,7 +136,7 @@ class Infer:
 
     def _count(self, model: Model, replies: Replies) -> None:
         labels, refused = replies.labels, int(np.count_nonzero(replies.refused))
-        if model.hides_outcomes:  # nobody who reads metrics may learn how many no-quorums there were
+        if model.hides_outcomes:  # Metrics must not show the number of no-quorums.
             self._metrics.count_queries(model.name, "asked", len(labels))
             return
         answered = int(np.count_nonzero(labels >= 0))
@@ -146,7 +146,7 @@ class Infer:
 
 
 def _take_fact(model: Model, request: InferRequest, name: str) -> Tensor | None:
-    """Return what is said about the rows: under `about`, or among the inputs where no column has that name."""
+    """Return the tensors about the rows: from `about`, or from the inputs if no column has their name."""
     tensor = None if name in model.inputs.names else request.inputs.pop(name, None)
     if tensor is not None and name in request.about:
         raise Refused("bad_request", "an input stands twice in the request")
@@ -157,7 +157,7 @@ async def _change(change: Callable[..., Any], *arguments: Any) -> Any:
     """Change units in a thread, while others are answered, and return the result."""
     try:
         return await asyncio.to_thread(change, *arguments)
-    except ValueError as error:  # such as `InvalidInput`; only the owner reads that some units exist
+    except ValueError as error:  # Such as `InvalidInput`. Only the owner sees that a unit exists.
         raise Refused("invalid_input", str(error)) from None
     except QuorateError as error:
         raise Refused.by(error) from None

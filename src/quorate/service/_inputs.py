@@ -1,4 +1,4 @@
-"""What a model takes: how the tensors of a request become checked queries.
+"""The inputs of a model: how the tensors of a request become checked queries.
 
     a model fitted on arrays        one tensor "features", FP64 [-1, columns]; FP16, FP32, INT, UINT and BOOL will do
     a model with a schema.json      one tensor a column of the table, [-1] or [-1, 1]: numbers, texts (BYTES) or BOOL
@@ -30,7 +30,7 @@ from quorate.tables.frames import FrameFormat
 
 
 class Inputs:
-    """What a model takes: the tensors of a request, which become queries as the model's own check returns them."""
+    """The inputs of a model. They turn the tensors of a request into queries through the model's own check."""
 
     missing_texts: Sequence[str] | None = None  # of a file, where a schema says which texts mean a missing value
 
@@ -169,20 +169,20 @@ class QueryInput(Inputs):
         self.check_columns(tensors)
         texts = [text for text in tensors["query"].values if isinstance(text, str)]
         if len(texts) < len(tensors["query"].values):  # a null, or numbers
-            raise Refused("bad_tensor", "input 'query' takes texts")
+            raise Refused("bad_tensor", "input 'query' must be texts")
         try:
             queries = parse_queries(texts, self._release.subject)
             numbers = self._release.domain_.find(queries)
             moved = any(self._release.domain_.between(queries))
         except InvalidInput:
-            raise Refused("invalid_input", "a query is none of this release, or cannot be read") from None
-        if moved:  # the answer says nothing of the query that it would be about
-            raise Refused("invalid_input", "an end of a query is no cut of this release: ask at its cuts")
+            raise Refused("invalid_input", "each query must be a readable query of this release") from None
+        if moved:  # The answer at another cut would answer another query.
+            raise Refused("invalid_input", "the ends of a query must be cuts of this release; ask at its cuts")
         return rows_of_numbers(numbers)  # from 0 up: below 0 would not be an answer
 
 
 def inputs_of(model: Any, schema: Schema | None) -> Inputs:
-    """Return what a fitted model takes; `schema` is that of its folder."""
+    """Return the inputs of a fitted model; `schema` is the schema of its folder."""
     if model.inputs == "queries":
         return QueryInput(model)
     if schema is not None:

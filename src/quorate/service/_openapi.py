@@ -1,6 +1,6 @@
 """The addresses of the service, and its OpenAPI document, made from the tables that it runs by.
 
-`ROUTES` says of each address what answers it, who may ask and what it is for.
+`ROUTES` lists for each address its endpoint, the required scope and a summary.
 """
 
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ from quorate.service._settings import Settings
 
 
 class RouteInfo(NamedTuple):
-    """An address. `scope` is what a key must have: None for an open address, "" for any key of the model."""
+    """An address. `scope` is the required scope: None for an open address, "" for any key of the model."""
 
     path: str
     method: str
@@ -34,12 +34,12 @@ ROUTES = (
     RouteInfo("/v2/", "GET", "server", None, "Inference", "The same, with a slash at the end"),
     RouteInfo("/v2/models/{name}", "GET", "model", "", "Inference", "A model's inputs, outputs, classes and guarantee"),
     RouteInfo("/v2/models/{name}/ready", "GET", "model_ready", "", "Health", "Whether a model answers"),
-    RouteInfo("/share/{name}", "GET", "share", "ask", "Inference", "What this key may have, and what it has had"),
+    RouteInfo("/share/{name}", "GET", "share", "ask", "Inference", "The limits of this key and its use"),
     RouteInfo(
         "/v2/models/{name}/versions/{version}/infer", "POST", "infer", "ask", "Inference", "Ask a version of a model"
     ),
     RouteInfo(
-        "/v2/models/{name}/versions/{version}", "GET", "model", "", "Inference", "What a version takes and gives"
+        "/v2/models/{name}/versions/{version}", "GET", "model", "", "Inference", "The inputs and outputs of a version"
     ),
     RouteInfo(
         "/v2/models/{name}/versions/{version}/ready", "GET", "model_ready", "", "Health", "Whether a version answers"
@@ -49,7 +49,7 @@ ROUTES = (
         "/v2/repository/models/{name}/load", "POST", "load", "admin", "Owner", "Load a model, again if it is loaded"
     ),
     RouteInfo("/v2/repository/models/{name}/unload", "POST", "unload", "admin", "Owner", "Unload a model"),
-    RouteInfo("/budget/{name}", "GET", "budget", "budget", "Owner", "What a model may spend, has spent and has left"),
+    RouteInfo("/budget/{name}", "GET", "budget", "budget", "Owner", "The budget of a model: total, spent and left"),
     RouteInfo("/metrics", "GET", "metrics", "budget", "Owner", "Numbers for Prometheus"),
     RouteInfo(
         "/feed/{name}", "POST", "feed", "admin", "Owner", "Give an everlasting model points that teach its next phase"
@@ -67,7 +67,7 @@ Inference Protocol, version 2, with its extensions for binary tensors and the mo
 `Idempotency-Key`, makes a request safe to repeat: the same bytes under the same id get the same bytes back, and are
 paid for once. Answers leave {pace}."""
 
-_BODIES = {  # the type of a body, by the endpoint that takes it; that of an order may be empty
+_BODIES = {  # The type of a body by its endpoint; the body of a repository request may be empty.
     "infer": RequestBody,
     "feed": RequestBody,
     "insert": ChangeBody,
@@ -98,9 +98,9 @@ _ANSWER_EXAMPLE = {
     ],
 }
 _PARAMETERS = {
-    "name": "the name of a model: that of its folder",
+    "name": "the name of a model, which is the name of its folder",
     "version": "the version of a model; each has one, and it is 1",
-    "Idempotency-Key": "the id of this request, before that of its body: sent again, it is charged once",
+    "Idempotency-Key": "the id of this request, which overrides the id in the body; a repeated request is charged once",
     "Inference-Header-Content-Length": "how many bytes of the body are JSON; the rest are binary tensors",
 }
 
@@ -110,7 +110,7 @@ Schema = dict[str, Any]
 def openapi_document(settings: Settings) -> dict[str, Any]:
     """Return the document."""
     references, schemas = _schemas()
-    pace = f"in steps of {settings.pace_ms:g} ms" if settings.pace_ms else "as soon as they are there"
+    pace = f"in steps of {settings.pace_ms:g} ms" if settings.pace_ms else "as soon as they are ready"
     paths: dict[str, Any] = {}
     for route in ROUTES:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, settings, references)
@@ -148,7 +148,7 @@ def _error_schema() -> Schema:
         "type": "object",
         "required": ["error", "code"],
         "properties": {
-            "error": {"type": "string", "description": "what is wrong and what to do"},
+            "error": {"type": "string", "description": "the problem and a remedy"},
             "code": {"type": "string", "enum": list(PROBLEMS)},
         },
     }
@@ -204,7 +204,7 @@ def _codes(route: RouteInfo, settings: Settings) -> set[str]:
 
 
 def _operation_id(route: RouteInfo) -> str:
-    """Return a name for an operation; one that stands at two addresses has two."""
+    """Return a name for an operation, which differs for each address of an endpoint."""
     if route.path.endswith("/") and route.path != "/":
         return f"{route.endpoint}_slash"
     return f"{route.endpoint}_version" if "{version}" in route.path else route.endpoint

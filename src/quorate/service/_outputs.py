@@ -1,4 +1,4 @@
-"""What a model gives: how its answers become tensors.
+"""The outputs of a model: how its answers become tensors.
 
 A classifier:
 
@@ -62,7 +62,7 @@ class Outputs:
     Parameters
     ----------
     classes
-        The classes of a classifier, whose label, index and outcome are sent. Without them only `extra` is sent.
+        The classes of a classifier. Its outputs are label, index and outcome. Without classes only `extra` is sent.
     extra
         The tensors of this kind of model beyond these.
     read
@@ -104,13 +104,13 @@ class Outputs:
         if requested is None:
             return [(name, binary) for name in self.names]
         if any(name not in self.names for name, _ in requested):
-            raise Refused("bad_request", f"the outputs of a model are {join_names(self.names)}; another was asked for")
+            raise Refused("bad_request", f"outputs must be among {join_names(self.names)}")
         return requested
 
     def write(
         self, numbers: Numbers, refused: Flags, outputs: Sequence[tuple[str, bool]], details: Any = None
     ) -> list[ResponseTensor]:
-        """Return these outputs, in this order; `details` is what a model says beyond numbers."""
+        """Return these outputs, in this order; `details` holds further results of the model."""
         values = dict(self._read(numbers, refused, details))
         values["index"] = index = np.where(refused, -2, values.get("index", numbers))
         if "outcome" in self.names:
@@ -181,7 +181,7 @@ def _label_codes(model: Any, X: Any) -> Numbers:
     return class_codes(model.classes_, model.predict(X))
 
 
-ANSWERS = {  # by what the contract of a model says of its outputs
+ANSWERS = {  # By the kind of outputs in the model's contract.
     "labels": Answers(codes=_label_codes, classifies=True),
     "probabilities": Answers(
         _scores,

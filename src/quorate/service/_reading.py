@@ -1,4 +1,4 @@
-"""What may be read of a model's ledger: the budget, for people (the dashboard), programs and Prometheus.
+"""Views of a model's ledger for the dashboard, programs and Prometheus.
 
 Ledgers are read in threads, because a read may wait for the disk or for another host.
 """
@@ -22,7 +22,7 @@ _PATIENCE_SECONDS = 2.0  # that a page waits for a ledger, or for a verification
 async def read_budget(model: Model) -> Any:
     """Return the view of a model's ledger, with what its account makes in all."""
     if model.ledger is None:
-        raise Refused("ledger_refused", "this model has no ledger: its budget is not kept in a file")
+        raise Refused("ledger_refused", "this model has no ledger; serve a model from a folder to have one")
     try:
         async with asyncio.timeout(_PATIENCE_SECONDS):
             return model.whole_view(await asyncio.to_thread(model.ledger.view))
@@ -33,7 +33,7 @@ async def read_budget(model: Model) -> Any:
 
 
 def is_owner(caller: Caller) -> bool:
-    """Return whether this is the owner, who may see how many no-quorums there were: nobody is without a key."""
+    """Return whether the caller is the owner, who may see the number of no-quorums."""
     return bool(caller.id) and caller.may("admin")
 
 
@@ -54,7 +54,7 @@ def budget_document(model: Model, view: Any, *, owner: bool = False) -> dict[str
 
 
 def share_document(view: Any, caller: Caller) -> dict[str, Any]:
-    """Return what a key may have and has had, for whoever holds the key."""
+    """Return the limits and the use of a key, for the holder of the key."""
     key = next((key for key in view.keys if key.id == caller.id), None)
     if key is None:
         raise Refused("forbidden", "a share belongs to a key, and this request came without one")
@@ -70,7 +70,7 @@ def budget_figures(model: Model, view: Any) -> Mapping[str, float]:
 
 
 async def model_view(model: Model, caller: Caller, *, at: float) -> ModelView:
-    """Return what the dashboard shows of a model. Keys and refusals, which name callers, are for admins."""
+    """Return the dashboard of a model. Keys and refusals name callers, so only admins see them."""
     fields: dict[str, Any] = {"view": None, "activity": [], "refusals": []}
     sees_entries, admin = is_owner(caller) or not model.hides_entries, caller.may("admin")
     hidden: dict[str, Any] = {} if sees_entries else {"entries": 0, "head": ""}
@@ -93,5 +93,5 @@ async def model_view(model: Model, caller: Caller, *, at: float) -> ModelView:
 
 
 def _hide(record: Any, hidden: Mapping[str, Any]) -> Any:
-    """Return a record with these values in the place of its own; None for none."""
+    """Return a copy of a record with these values replaced; None stays None."""
     return dataclasses.replace(record, **hidden) if hidden and record is not None else record

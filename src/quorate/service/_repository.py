@@ -1,7 +1,7 @@
-"""The models of a server: which are there, which are loaded, and how that changes while it runs.
+"""The model repository of a server: its models, and loading and unloading while it runs.
 
-The owner of a model loads and unloads it. A model that is not loaded answers nothing, but who has a key of it is told
-why. Where several processes serve, an order is a small file in a folder that they share, and each follows it.
+The owner of a model loads and unloads it. A model that is not loaded refuses queries, and holders of its keys get the
+reason. Several worker processes share a folder of small command files, and each worker executes every command.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from quorate.service._worker import Folders
 
 UNLOADED = "unloaded"
-_REASONS = {  # why a model answers nothing, by its cause, for those who have a key of it
+_REASONS = {  # The reasons of an unavailable model, for holders of its keys.
     UNLOADED: "its owner has unloaded it",
     "loading": "it is being loaded",
     "not_loaded": "it could not be loaded; the server's log says why",
@@ -40,14 +40,14 @@ def is_unloaded(name: str) -> bool:
 
 
 def refusal_of(model: Model) -> Refused:
-    """Return how those who have a key of it are told that a model answers nothing."""
+    """Return the reason of an unavailable model, for holders of its keys."""
     if model.refused in _REASONS:
         return Refused("not_ready", f"this model does not answer: {_REASONS[model.refused]}", cause=model.refused)
     return Refused("ledger_refused", cause=model.refused)
 
 
 class Repository:
-    """Models by their names, and who may ask them."""
+    """Models by name, with their access control."""
 
     def __init__(self, models: Iterable[Model], settings: Settings, log: Log, source: "Folders | None" = None) -> None:
         self.models: dict[str, Model] = {}
@@ -56,7 +56,7 @@ class Repository:
             self._install(model)
         self._source, self._log, self._seconds = source, log, settings.stop_seconds
         self._turn = asyncio.Lock()
-        self.closing: dict[str, asyncio.Task[None]] = {}  # models that were unloaded, and still answer what is queued
+        self.closing: dict[str, asyncio.Task[None]] = {}  # Unloaded models that still answer their queues.
         self._orders = Path(os.environ[ORDERS]) if ORDERS in os.environ else None
         self._followed: dict[str, str] = {}
 
@@ -65,7 +65,7 @@ class Repository:
         self.access.register(model.name, model.find_key, published=model.published)
 
     async def index(self, names: Collection[str], *, ready: bool = False) -> list[dict[str, str]]:
-        """Return these models as the protocol lists them; only those that are `ready`, if that is asked for."""
+        """Return these models in the protocol's index format; with `ready`, only the ready models."""
         models = [model for name, model in self.models.items() if name in names]
         reasons = await asyncio.gather(*(_reason(model) for model in models))
         return [
@@ -86,7 +86,7 @@ class Repository:
             self._give_order(name, "load")
 
     async def unload(self, name: str) -> None:
-        """Answer what is queued, give the lease back, and answer nothing more."""
+        """Answer queued requests, return the lease, and refuse further requests."""
         async with self._turn:
             self._give_order(name, "unload")
             await self._unload(name, UNLOADED)
@@ -116,12 +116,11 @@ class Repository:
         if not former.refused:
             self.closing[name] = asyncio.create_task(self._close(former))
         if name in self.closing:
-            done, _ = await asyncio.wait([self.closing[name]], timeout=self._seconds)  # which goes on after that
+            # The task continues after the timeout.
+            done, _ = await asyncio.wait([self.closing[name]], timeout=self._seconds)
             if not done:
                 self.models[name].refused = UNLOADED
-                raise Refused(
-                    "not_ready", "what was asked of this model is still being answered; ask again in a moment"
-                )
+                raise Refused("not_ready", "this model still answers its queued requests; try again in a moment")
             del self.closing[name]
         self._log.event("unloaded", model=name)
         return self._source
@@ -133,7 +132,7 @@ class Repository:
         except Exception as error:
             self._log.failure(error, route="")
 
-    # What other processes are told.
+    # Commands to the other worker processes.
 
     def _give_order(self, name: str, order: str) -> None:
         if self._orders is not None:
@@ -143,7 +142,7 @@ class Repository:
             os.replace(draft, self._orders / name)
 
     async def follow(self) -> None:
-        """Do what another process was asked to do."""
+        """Execute a command that another worker process received."""
         for name in self.models if self._orders is not None else ():
             with suppress(OSError):
                 order = (self._orders / name).read_text(encoding="ascii")  # type: ignore[operator]

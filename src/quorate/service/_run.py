@@ -1,4 +1,4 @@
-"""A server from settings to its clean stop: uvicorn, one process or several, on loopback unless told otherwise."""
+"""A server from its settings to its clean stop: uvicorn in one or several processes, by default on loopback."""
 
 import contextlib
 import math
@@ -22,14 +22,21 @@ from quorate.service._settings import ENVIRONMENT, ORDERS, PARENT, Settings
 from quorate.service._telemetry import Log, log_config
 
 _READY_SECONDS = 0.2  # that a worker has to say whether it has started
-_SPARE_DESCRIPTORS, _MODEL_DESCRIPTORS = 128, 16  # for all that is no connection: logs, threads, ledgers
+_SPARE_DESCRIPTORS, _MODEL_DESCRIPTORS = 128, 16  # For files other than connections: logs, threads, ledgers.
 
 
 def serve(settings: Settings, *, ready: Callable[[], None] | None = None) -> int:
     """Serve until SIGTERM or SIGINT, and return the exit status: 0 after a clean stop.
 
-    `ready` is called once the models are loaded and requests are answered. Workers finish what they are asked, return
-    their leases and end. A worker that dies is replaced, and its lease stays charged.
+    After the stop signal workers answer their queued requests, return their leases and end. A dead worker is replaced,
+    and its lease stays charged.
+
+    Parameters
+    ----------
+    settings
+        The models, the address and the limits.
+    ready
+        Called once the models are loaded and requests are answered.
 
     >>> settings = Settings(models={"triage": "models/triage"}, port=8900, pace_ms=20)
     >>> settings.keys, settings.pace_ms  # every caller has a key, and answers leave every 20 milliseconds
@@ -197,7 +204,7 @@ class _Workers(Multiprocess):
         self._announce: Callable[[], None] | None = announce
 
     def keep_subprocess_alive(self) -> None:
-        """Replace the workers that have died, and announce the first that answers. What the dead leased is charged."""
+        """Replace dead workers and announce the first that answers. The lease of a dead worker is charged."""
         if self._announce is not None and any(process.is_ready(timeout=_READY_SECONDS) for process in self.processes):
             self._announce()
             self._announce = None

@@ -1,4 +1,4 @@
-"""What a server is told: which models, where it listens, and its limits. Handed to worker processes as JSON."""
+"""The settings of a server: its models, its address and its limits. Worker processes get them as JSON."""
 
 import ipaddress
 import re
@@ -42,7 +42,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     workers
         The number of worker processes.
     keys
-        Whether a key is needed. Without keys everybody who reaches the port may ask, so only loopback is allowed.
+        Whether requests need a key. A server without keys listens on loopback only, because it trusts every caller.
     pace_ms
         Answers leave a whole number of paces, in milliseconds, after their request arrived; 0 switches pacing off.
     trusted
@@ -52,16 +52,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     body_limit, row_limit
         Bytes of a body and queries in it, at most.
     queue_limit
-        How many requests a worker holds before it says that it is overloaded.
+        The largest number of requests that a worker queues before it refuses new ones as overloaded.
     body_seconds
-        How long a body may take to arrive, and how long a client may take to read an answer.
+        The longest time for a body to arrive, and for a client to read an answer.
     connection_limit
-        How many connections a worker holds, fewer where the process may not open so many files; a new one takes the
-        place of the one that has waited for its client for longest.
+        The largest number of connections of a worker; the limit of open files can lower it. A new connection replaces
+        the one that has waited longest for its client.
     header_limit, header_seconds
-        Bytes of the headers of a request, at most, and how long they may take to arrive.
+        The largest size of a request's headers in bytes, and the longest time for them to arrive.
     idle_seconds
-        How long a connection may rest between two requests.
+        The longest time between two requests of a connection.
     cluster
         Where ballots are counted, as `PrivateClassifier.place_teachers` takes it; "" for in this process.
     traces

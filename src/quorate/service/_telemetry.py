@@ -1,20 +1,19 @@
-"""What the operator sees of the service: structured logs, numbers for Prometheus, and traces for OpenTelemetry.
+"""Observability for the operator: structured logs, metrics for Prometheus, and traces for OpenTelemetry.
 
 A log line is one JSON object, of fields that cannot hold a feature, a ballot or a key. A request is logged as its route
 (the template, not the path), model, status, code, key id, and milliseconds in whole paces. Headers, bodies and query
-strings are never logged; of an exception only its type and where in this package it arose. What the server underneath
-says is cut down to its template, without arguments and tracebacks.
+strings are never logged. An exception is logged as its type and its position in this package. Log records of uvicorn
+are reduced to their templates, without arguments and tracebacks.
 
-Metrics count answers by model and outcome, refusals by code, categories that a model does not know by column, and times
-in whole paces. Of an everlasting model they count only how much was asked: what was asked, and how many found no
-quorum, is its owner's alone; and so is how often records were inserted, forgotten or fed. The budget is read from the
-ledgers when it is asked for. A caller sees the models that its key may read. How much time and memory the processes
-take follows from all that is asked of all models, and is for who owns them all. Over several worker processes metrics
-are summed, through the folder PROMETHEUS_MULTIPROC_DIR.
+Metrics count answers by model and outcome, refusals by code, unknown categories by column, and times in whole paces.
+For an everlasting model they count queries only: its outcomes, and its numbers of inserted, forgotten and fed records,
+are for its owner alone. The budget is read from the ledgers on each request for metrics. A caller sees the models that
+its key may read. Time and memory of the processes depend on the queries to all models, so only a caller who owns all
+models sees them. Metrics of several worker processes are summed through the folder PROMETHEUS_MULTIPROC_DIR.
 
-A trace has a span for each request, made when it is over: the method, the template of the route, the model, the status,
-the code of a refusal, the number of rows, and the time in whole paces. It has never a value, an answer, a key or the id
-of a request. Of what a caller sends along, only its `traceparent` is used.
+A trace has a span for each finished request: the method, the template of the route, the model, the status, the code of
+a refusal, the number of rows, and the time in whole paces. It never has a value, an answer, a key or the id of a
+request. Only the `traceparent` of a caller is used.
 """
 
 import asyncio
@@ -45,7 +44,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"  # of the metrics
 _BUCKETS = (0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 _PACKAGE = str(Path(__file__).resolve().parents[1])
 _FLUSH_SECONDS = 0.1
-_MAX_LINES = 4096  # kept for the next flush; a disk that stands still does not fill the memory
+_MAX_LINES = 4096  # A stalled disk must not fill the memory with lines.
 
 
 class Log:
@@ -67,7 +66,7 @@ class Log:
             try:
                 asyncio.get_running_loop().call_later(_FLUSH_SECONDS, self.flush)
                 self._planned = True
-            except RuntimeError:  # no loop: whoever logs flushes
+            except RuntimeError:  # Without an event loop the logging thread flushes.
                 pass
 
     def failure(self, error: BaseException, *, route: str) -> None:
@@ -91,7 +90,7 @@ class Log:
         try:
             stream.write((b"\n".join(lines) + b"\n").decode())
             stream.flush()
-        except (OSError, ValueError):  # nobody listens any more; answers go on
+        except (OSError, ValueError):  # The reader of the log is gone; keep answering.
             pass
 
 
@@ -125,7 +124,7 @@ def _now() -> str:
 
 
 class Metrics:
-    """What a worker counts."""
+    """The metrics of a worker process."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
@@ -169,10 +168,10 @@ class Metrics:
         owned: Collection[str] = (),
         processes: bool = False,
     ) -> bytes:
-        """Return all of it in the text format, for whoever may see these models. `budgets` holds figures by model.
+        """Return the metrics of these models in the text format of Prometheus. `budgets` holds figures by model.
 
-        How often records came and went is for the owner of the model, and figures of the `processes` are for who owns
-        all models.
+        Counts of inserted and forgotten records are for the owner of the model, and figures of the `processes` are for
+        the owner of all models.
         """
         registry: CollectorRegistry = self._registry
         if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
@@ -182,7 +181,7 @@ class Metrics:
         return text + generate_latest(_Processes()) if processes else text
 
 
-_CHANGES = ("/insert/{name}", "/forget/{name}", "/feed/{name}")  # which change what is private, if the owner asks
+_CHANGES = ("/insert/{name}", "/forget/{name}", "/feed/{name}")  # Routes that change private records.
 _NOT_OWNER = ("unauthenticated", "forbidden")
 
 _GAUGES = {
@@ -215,7 +214,7 @@ class _Processes:
 
 
 def _serving_processes() -> list[str]:
-    """Return the numbers of the processes that serve: this one, or all workers of its parent."""
+    """Return the process ids of the server: this process, or all workers of its parent."""
     folder, mine = os.environ.get("PROMETHEUS_MULTIPROC_DIR"), str(os.getpid())
     processes = {path.stem.rpartition("_")[2] for path in Path(folder).glob("*.db")} if folder else set()
     return [mine, *(process for process in processes - {mine} if _parent_of(process) == os.getppid())]
@@ -301,7 +300,7 @@ class Traces:
         span.end(start + round(seconds * 1e9))
 
     def flush(self) -> None:
-        """Send what is there, and wait a moment for it: a collector that hangs holds up nobody's stop."""
+        """Send pending traces and wait briefly, so that a hanging collector does not delay the stop."""
         thread = threading.Thread(target=self._provider.force_flush, daemon=True)
         thread.start()
         thread.join(_TRACE_FLUSH_SECONDS)

@@ -46,23 +46,23 @@ def application() -> Starlette:
 
 
 def _end_with(parent: int) -> None:
-    """Stop this worker cleanly when its parent is gone: nobody else would."""
+    """Stop this worker cleanly when its parent has died."""
     while os.getppid() == parent:
         time.sleep(_WATCH_SECONDS)
     os.kill(os.getpid(), signal.SIGTERM)
 
 
 def open_models(settings: Settings, log: Log | None = None) -> list[Model]:
-    """Load every model, each with a lease of its own; if one cannot be loaded, the others give theirs back.
+    """Load every model with its lease; if one fails to load, return the leases of the others.
 
-    Where several are served, one whose ledger is refused is served as refused, and the others go on.
+    Among several models, a model with an invalid ledger is served as refused, and the others are served normally.
     """
     models: list[Model] = []
     folders = Folders(settings)
     try:
         for name in settings.models:
             try:
-                # The owner of one that was unloaded may be exchanging its folder just now.
+                # The owner of an unloaded model may replace its folder at this moment.
                 models.append(folders.closed(name, UNLOADED) if is_unloaded(name) else folders.open(name))
             except LedgerRefused as error:
                 if len(settings.models) == 1:
@@ -87,11 +87,11 @@ class Folders:
         self._settings = settings
 
     def closed(self, name: str, cause: str) -> Model:
-        """Return a model that answers nothing, with the keys of its ledger: who has one is told, and may load it."""
+        """Return an unavailable model with the keys of its ledger, so that holders get the reason and may load it."""
         return Model.of_refused(name, _FolderKeys(Path(self._settings.models[name])), cause=cause)
 
     def open(self, name: str) -> Model:
-        """Load a model, with a lease of its own. `LedgerRefused` where its ledger is not sound."""
+        """Load a model with its lease, or raise `LedgerRefused` for an unsound ledger."""
         folder, settings = Path(self._settings.models[name]), self._settings
         opened = open_folder(folder)
         model_class = class_of(opened)
@@ -105,7 +105,7 @@ class Folders:
         if isinstance(opened, PrivateFolder):
             _check_mode(folder)
         schema, classifier = opened.schema(), load(opened, trusted=list(settings.trusted), lease=settings.lease)
-        if isinstance(opened, PublishedFolder):  # by its type: what is private is never answered for free
+        if isinstance(opened, PublishedFolder):  # By type, so that a private model is never served free of charge.
             return Model.of_published(name, classifier, schema=schema, queue_limit=settings.queue_limit)
         try:
             if settings.cluster:
@@ -117,14 +117,14 @@ class Folders:
 
 
 def _check_placed(folder: Path, classifier: Any) -> Any:
-    """Return a classifier whose teachers can stand on a cluster."""
+    """Return a classifier whose teachers can be placed on a cluster, or refuse another model."""
     if not hasattr(classifier, "place_teachers"):
         raise InvalidInput(f"{folder} is a {type(classifier).__name__}, which is not counted on a cluster")
     return classifier
 
 
 class _FolderKeys:
-    """The keys of a ledger of which nothing else is used. It is not held open: its owner may mend or exchange it."""
+    """The keys of a refused ledger. The file is not kept open, because its owner may repair or replace it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -158,6 +158,6 @@ class _FolderKeys:
 
 
 def _check_mode(folder: Path) -> None:
-    """Refuse a private folder that everybody may write to: whoever can exchange its files can exchange its ledger."""
+    """Refuse a world-writable private folder, because any local user could replace its ledger."""
     if os.stat(folder).st_mode & stat.S_IWOTH:
         raise InvalidInput(f"{folder} may be written by everybody on this machine; close it: chmod go-w {folder}")

@@ -1,4 +1,4 @@
-"""A model as it is served: its inputs and outputs, the queue before its session, its ledger, and whether it answers."""
+"""A served model: its inputs and outputs, the queue before its session, its ledger, and its readiness."""
 
 import asyncio
 import contextlib
@@ -22,14 +22,14 @@ from quorate.tables import Schema
 VERSION = "1"  # of every model: the protocol asks for one
 LEDGER_UNANSWERING = "ledger_unanswering"  # the cause of a refusal
 _STALL_SECONDS = 5.0  # after which it is looked whether the ledger keeps a batch from being answered
-_MAX_NOTES = 100  # refusals kept for the next writing; the ledger caps its table too
+_MAX_NOTES = 100  # Refusals that wait for the next write; the ledger caps its table too.
 _PROBE_VALID_SECONDS = 0.25
 _PROBE_WAIT_SECONDS = 1.5  # a ledger that takes longer is as good as none
 _VERIFIED_SECONDS = 60.0  # a whole ledger is read at most this often
 
 
 class PublishedSession:
-    """What a session is to private teachers, for a published model: nothing is charged, and nothing kept."""
+    """The session of a published model, which charges nothing and stores nothing."""
 
     def __init__(self, model: Any) -> None:
         self._model, self._answers = model, ANSWERS[model.outputs]
@@ -70,8 +70,8 @@ class Latest:
 class Model:
     """A fitted model behind a name.
 
-    `session` answers batches of requests (`ask_all`), and `ledger`, if there is one, holds the budget and the keys.
-    `whole_view` makes of the ledger's view the spending of the whole claim, of which a ledger may count only a part.
+    `session` answers batches of requests (`ask_all`), and `ledger`, if any, holds the budget and the keys. A ledger may
+    count only a part of the claim; `whole_view` turns its view into the spending of the whole claim.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Model:
         self.verification = Latest(self._verify_ledger, valid_seconds=_VERIFIED_SECONDS)
         self.refused = ""  # why it is not loaded, and answers nothing
         self._keys = ledger  # the ledger that has its keys, also where nothing else of it is used
-        self.hides_outcomes = self.progress is not None  # only the owner of an everlasting model may count them
+        self.hides_outcomes = self.progress is not None  # Only the owner of an everlasting model may see the outcomes.
         # Others must not see that records came or went, which are entries of the ledger: models/knn/PROOF.md, step 9.
         self.hides_entries = self.hides_outcomes or hides_entries
         self._notes: list[tuple[float, str, str]] = []
@@ -132,7 +132,7 @@ class Model:
 
     @classmethod
     def of_refused(cls, name: str, keys: Any = None, *, cause: str = "refused_at_start") -> "Model":
-        """Return a model that answers nothing, such as one whose ledger is refused; holders of its keys are told so.
+        """Return an unavailable model, such as one with a refused ledger; holders of its keys get the reason.
 
         `keys` is a ledger that has them, if it can be read.
         """
@@ -142,7 +142,7 @@ class Model:
 
     @property
     def find_key(self) -> Callable[[str], Any] | None:
-        """What finds a key of this model by its token; None where there are no keys."""
+        """The function that finds a key of this model by its token; None without keys."""
         return None if self._keys is None else self._keys.find_key
 
     @property
@@ -152,7 +152,7 @@ class Model:
 
     @property
     def progress(self) -> dict[str, Any] | None:
-        """How far the phase of an everlasting model has come, which is public. None for a model of another kind."""
+        """The public progress of an everlasting model's phase; None for other models."""
         return getattr(self.session, "progress", None)
 
     def metadata(self) -> dict[str, Any]:
@@ -176,7 +176,7 @@ class Model:
         }
 
     def note(self, caller: str, code: str) -> None:
-        """Remember a refusal of a caller with a key, to be written to the ledger with the next ones."""
+        """Queue a refusal of a caller with a key for the next write to the ledger."""
         if self.ledger is not None and len(self._notes) < _MAX_NOTES:
             self._notes.append((time.time(), caller, code))
 
@@ -196,7 +196,7 @@ class Model:
             self.ledger.probe()
         except LedgerRefused as error:
             return error.cause
-        except Exception as error:  # whatever it is, the model is not ready, and its type says more than nothing
+        except Exception as error:  # Any error means not ready; its type goes to the log.
             return type(error).__name__
         return ""
 
@@ -213,13 +213,13 @@ class Model:
             await asyncio.to_thread(self.ledger.note_refusals, [Refusal(*note) for note in notes])
 
     async def read_keys(self) -> None:
-        """Read the keys of the ledger again. Where it cannot be read, the next request is told."""
+        """Read the keys of the ledger again. After a failed read the next request gets the error."""
         if self._keys is not None:
             with contextlib.suppress(LedgerRefused):
                 await asyncio.to_thread(self._keys.read_keys)
 
     async def refuse_if_stalled(self) -> None:
-        """Refuse all requests where the ledger has not answered for a while: another process may hold its lock."""
+        """Refuse all requests if the ledger has not answered for a while: another process may hold its lock."""
         if self.ledger is None or self.batcher.seconds_under_way < _STALL_SECONDS:
             return
         if await self.find_cause() == LEDGER_UNANSWERING:
@@ -228,7 +228,7 @@ class Model:
             )
 
     async def close(self) -> None:
-        """Answer what is queued, write the remaining notes, and give the lease back."""
+        """Answer queued requests, write the remaining notes, and return the lease."""
         await self.batcher.close()
         try:
             await self.write_notes()

@@ -1,4 +1,4 @@
-"""What a server answered to all rows of a call: as labels, as columns, and as a data frame like that of the queries."""
+"""The answers to all rows of a call: as labels, as columns, and as a data frame of the same library as the queries."""
 
 import json
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ class Answers:
         self._filled = [False] * rows
 
     def knows(self, outputs: Mapping[str, list[Any]]) -> bool:
-        """Return whether each label is that of the class whose number comes with it: or else the classes are others."""
+        """Return whether each label matches the class of its index; a mismatch means that the model was replaced."""
         pairs = zip(outputs.get("index", ()), outputs.get("label", ()), strict=False)
         return all(index < 0 or self._texts[index : index + 1] == [str(label)] for index, label in pairs)
 
@@ -70,9 +70,9 @@ class Answers:
         return {f"score_{label}": list(column) for label, column in zip(classes, columns, strict=True)}
 
     def predictions(self) -> Any:
-        """Return `Predictions` of a classifier; the answers of another model as a plain array, nan where there is none.
+        """Return `Predictions` of a classifier, or the answers of another model as an array with nan for no answer.
 
-        What the queries have cost is the owner's to know: `spent` is None.
+        `spent` is None, because only the owner may see the cost of the queries.
         """
         if "index" not in self._outputs:
             return np.array([np.nan if answer is None else answer for answer in self.columns()["answer"]])

@@ -1,11 +1,11 @@
-"""What to send next, and when: a call cut into requests, lost ones sent again, refused ones made smaller.
+"""The protocol of a client call: split it into requests, retry lost requests, and shrink refused ones.
 
 Nothing here reads or writes a connection. A call is a coroutine that awaits two functions of the client: one sends a
 request, the other sleeps. Those of the blocking client block, so that its calls never suspend.
 
-A request has an id of its own. Whatever happened to it, it is sent again with the same id and the same bytes: the
-server keeps the answer of an id, and charges it once. A request that the server refused as too large, or as more than
-the key may ask at once, was not charged; its rows are asked in smaller ones.
+Each request has an id, and a retry sends the same id and the same bytes: the server stores the answer of an id and
+charges it once. A request that exceeds the size limit or the rate limit of the key is not charged; its rows are sent
+again in smaller requests.
 """
 
 import json
@@ -38,7 +38,7 @@ from quorate.tables.containers import is_frame, open_column, open_matrix, open_t
 from quorate.tables.frames import read_column
 from quorate.tables.values import kind_of_type, read_texts
 
-_AGAIN = frozenset({408, 425, 429, 502, 503, 504})  # statuses that are worth another try, whoever sent them
+_AGAIN = frozenset({408, 425, 429, 502, 503, 504})  # Statuses worth a retry, from the server or from a proxy.
 _LATER = frozenset({"in_progress"})  # and codes, of a status that is not
 _SMALLER = frozenset({"too_large", "too_many_rows", "quota_spent"})  # worth a try with fewer rows, which cost nothing
 _SPENT = frozenset({"budget_spent", "share_spent", "quota_spent"})
@@ -48,13 +48,13 @@ _KINDS: dict[str, type[QuorateError]] = {
     "ledger_refused": LedgerRefused,
     **dict.fromkeys(_WRONG, InvalidInput),
 }
-_MAX_SENTENCE = 1000  # characters of what a server says that are shown
+_MAX_SENTENCE = 1000  # Characters of a server's message that are shown.
 _FIRST_WAIT, _LONGEST_WAIT = 0.05, 5.0  # seconds before a lost request is sent again
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What came back: a status, or 0 and what kept a response from coming. `final` says that trying again is no use."""
+    """A response: a status, or 0 and the reason for a lost response. `final` means that a retry cannot succeed."""
 
     status: int
     body: bytes = b""
@@ -63,7 +63,7 @@ class Reply:
     final: bool = False
 
     def document(self) -> Any:
-        """Return the JSON of the body, or nothing where it is none."""
+        """Return the JSON of the body, or an empty document for a body that is not JSON."""
         try:
             return json.loads(self.body)
         except (ValueError, RecursionError):
@@ -81,11 +81,11 @@ Sleep = Callable[[float], Awaitable[None]]
 
 
 class Exchanged(ServerRefused):
-    """The answers are of another model than the one whose metadata were read: it was loaded in its place meanwhile."""
+    """The server replaced the model after the client had read its metadata."""
 
 
 class Asking:
-    """One call of a client: what it may take, and when it must be over."""
+    """One call of a client, with its size limit and its deadline."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class Asking:
         return reply.document()
 
     async def answers(self, model: Mapping[str, Any], X: Any) -> Answers:
-        """Ask all rows. Those that the budget cannot pay for are refused; an error where all are."""
+        """Query all rows. Rows beyond the budget are refused; if all rows are, the refusal is raised."""
         queries, path = Queries(X, model), f"/v2/models/{model['name']}/infer"
         answers, spent = Answers(len(queries), model), None
         start, size, waited, answered = 0, min(self._rows, len(queries)), False, False
@@ -128,7 +128,7 @@ class Asking:
                 waited = True
             elif size > 1 and reply.code in (*_SMALLER, "rate_limited"):
                 size = -(-size // 2)
-            elif reply.code in _SPENT:  # what this caller asked before is still answered, unless it is rows that count
+            elif reply.code in _SPENT:  # Cached answers stay available, unless the quota counts rows.
                 spent = self._error(reply)
                 start = len(queries) if reply.code == "quota_spent" else stop
             else:
@@ -140,7 +140,7 @@ class Asking:
     async def _send_again(
         self, method: str, path: str, body: bytes | None = None, *, give_up: tuple[str, ...] = ()
     ) -> Reply:
-        """Send until something else comes back than a request to come again, whatever is lost meanwhile."""
+        """Send the request until a response is final, with retries after lost responses and retryable statuses."""
         tries = 0
         while True:
             seconds = max(0.05, min(self._attempt, self._end - time.monotonic()))
@@ -154,9 +154,9 @@ class Asking:
             tries += 1
 
     async def _pause(self, reply: Reply, tries: int) -> None:
-        """Wait as long as the server says, or longer from one try to the next, and not in step with others.
+        """Wait for the server's Retry-After, or with exponential backoff and jitter.
 
-        Where that is longer than is left, nobody waits.
+        A wait beyond the deadline raises `Unanswered` at once.
         """
         wait = min(_LONGEST_WAIT, _FIRST_WAIT * 2 ** min(tries, 10)) * (0.5 + random.random())  # noqa: S311
         if reply.retry_after is not None:
@@ -170,16 +170,18 @@ class Asking:
             outputs = {output["name"]: _rows_of(output, rows) for output in reply.document()["outputs"]}
             same_model = answers.knows(outputs)
         except (KeyError, TypeError, ValueError):
-            raise ServerRefused(f"{self._host} sent an answer that is none: is it a server of quorate?") from None
+            raise ServerRefused(
+                f"the answer of {self._host} must have the outputs of a model; check that it is a Quorate server"
+            ) from None
         if not same_model:
-            raise Exchanged(f"{self._host} answers from another model than the one that it described; ask again")
+            raise Exchanged(f"{self._host} replaced the model during the call; ask again")
         return outputs
 
     def _unanswered(self, reply: Reply) -> Unanswered:
         why = reply.lost or f"it said: {_sentence(reply)}"
         return Unanswered(
-            f"{self._host} did not answer within {self._limit:g} seconds: {why}. Nothing is lost: asked again with "
-            f"id={self._id!r}, what was answered is not charged again",
+            f"{self._host} did not answer within {self._limit:g} seconds: {why}; repeat the call with "
+            f"id={self._id!r}: answered queries are not charged again",
             id=self._id,
         )
 
@@ -190,7 +192,7 @@ class Asking:
 
 
 def _sentence(reply: Reply) -> str:
-    """Return what the server says of its refusal, or its status where something else has answered in its place."""
+    """Return the server's sentence, or the status of a response that has none."""
     document = reply.document()
     sentence = str(document.get("error") or "") if isinstance(document, dict) else ""
     printable = "".join(sign for sign in sentence[:_MAX_SENTENCE] if sign.isprintable())  # no escapes for a terminal
@@ -200,7 +202,7 @@ def _sentence(reply: Reply) -> str:
 def _rows_of(output: Mapping[str, Any], rows: int) -> list[Any]:
     shape, data = output["shape"], output["data"]
     if shape[0] != rows or not isinstance(data, list) or len(data) != math.prod(shape):
-        raise ValueError("an output has more or fewer rows than were asked")
+        raise ValueError("an output must have a row for each query")
     if len(shape) == 1:
         return data
     width = shape[1]
@@ -218,7 +220,7 @@ class _Column(NamedTuple):
 
 
 class Queries:
-    """Checked rows for a model, whose metadata say what it takes. A value that is missing is sent as null.
+    """Rows checked against the metadata of a model. A missing value is sent as null.
 
     >>> model = {"inputs": [{"name": "features", "datatype": "FP64", "shape": [-1, 2]}]}
     >>> Queries([[1, 2], [3, None], [5, 6]], model).body(1, 3, id="a")
@@ -275,7 +277,7 @@ def _plain_matrix(X: Any) -> NDArray[np.float64]:
 
 
 def _read_columns(X: Any, inputs: Mapping[str, str], missing: Sequence[str]) -> dict[str, _Column]:
-    """Return the columns that a model knows by their names; those of a plain array are in the model's order."""
+    """Return the columns of a model by name; a plain array has them in the model's order."""
     columns = _open_columns(X, list(inputs))
     lacking = [name for name in inputs if name not in columns]
     unknown = [name for name in columns if name not in inputs]

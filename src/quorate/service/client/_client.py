@@ -89,18 +89,23 @@ class _Calls(ABC):
         """Wait."""
 
     def predict(self, X: Any, *, id: str | None = None) -> Any:
-        """Return `Predictions`, one label per row of an array, a data frame or a table; a plain array for a regressor.
+        """Return `Predictions`, one label per row, or a plain array of numbers from a regressor.
 
-        With the `id` of a call that was abandoned, what was answered then is not charged again.
+        Parameters
+        ----------
+        X
+            The queries: an array, a data frame or an Arrow table.
+        id
+            The id of an abandoned call. Its answered queries are not charged again.
         """
         return self._run(self._predict(self._begin(id), X))
 
     def ask(self, X: Any, *, id: str | None = None) -> Any:
-        """Return a frame like that of the queries: the answer and the outcome of each, and other outputs."""
+        """Return a frame of answers, outcomes and other outputs, one row per query; parameters as for `predict`."""
         return self._run(self._ask(self._begin(id), X))
 
     def metadata(self) -> Any:
-        """Return what the model takes and gives, and its guarantee."""
+        """Return the inputs, the outputs and the guarantee of the model."""
         return self._run(self._metadata(self._begin()))
 
     def models(self) -> Any:
@@ -108,11 +113,11 @@ class _Calls(ABC):
         return self._run(self._models(self._begin()))
 
     def share(self) -> Any:
-        """Return what the key may have, and what it has had."""
+        """Return the limits of the key and its use."""
         return self._run(self._share(self._begin()))
 
     async def _metadata(self, asking: Asking) -> dict[str, Any]:
-        """Read once what the model takes. Without a name it is the one model that this key may ask."""
+        """Read the metadata once. Without a name the model is the only one that this key opens."""
         if self._metadata_read is None:
             if self._model is None:
                 names = [model["name"] for model in await self._models(asking)]

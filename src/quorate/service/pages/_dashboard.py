@@ -1,4 +1,4 @@
-"""The dashboard: what is promised, what is left, what was asked, who may ask, and whether the ledger is sound."""
+"""The dashboard: the guarantee, the remaining budget, the queries, the keys, and the state of the ledger."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from quorate.service.pages._rendering import figure, format_remaining, render
 
 if TYPE_CHECKING:
     from quorate.core.ledger import Activity, Key, LedgerView, Project, Refusal, Verification
-_REFRESH_SECONDS = 30  # after which a live page asks for itself again
+_REFRESH_SECONDS = 30  # The reload interval of a live page.
 _KEYS_SHOWN = 10  # the rest unfolds
 _LOW_BUDGET = 0.1  # of the budget: from here on the page says so
 
@@ -65,7 +65,7 @@ def _guarantee(model: ModelView) -> str:
 
 
 def _phase(progress: Mapping[str, Any], no_quorums: int | None) -> dict[str, Any]:
-    """Return the section of an everlasting model. What is in it for everybody does not move with the no-quorums."""
+    """Return the section of an everlasting model. Its public part does not depend on the number of no-quorums."""
     share = progress["seats_taken"] / progress["seats"]
     cards = {
         "phase": figure(progress["phase"]),
@@ -114,7 +114,7 @@ def _budget(remaining: float, leased: float) -> dict[str, Any]:
         "percent": "less than 0.01%" if percent == "0.00" and remaining > 0 else f"{percent}%",
         "low": remaining < _LOW_BUDGET,
         "spent_up": remaining <= 0,
-        "taken": f"{100 * leased:.2f}%" if leased else "",  # by leases that are open: used or not, nobody knows
+        "taken": f"{100 * leased:.2f}%" if leased else "",  # By open leases, whose use is unknown.
     }
 
 
@@ -180,7 +180,7 @@ _MIN_HEIGHT = 1.5  # of 100: what happened once is seen beside what happened a t
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One span of time: where it stands, how high its two parts are (of 100), and what it says."""
+    """A bar of the chart: its position, the heights of its two parts (of 100), and its label."""
 
     x: int
     answered: float
@@ -206,7 +206,7 @@ class Chart:
 
 
 def chart_of(activity: "Sequence[Activity]", *, at: float, title: str, spans: int, minutes: int) -> Chart:
-    """Return the chart of the last `spans` spans of so many minutes; the last one holds `at`."""
+    """Return the chart of the last `spans` spans of this many minutes; the last span contains `at`."""
     length = 60 * minutes
     first = 60 * (int(at // 60) + 1) - spans * length  # the last span ends with this minute
     answered, no_quorums = [0] * spans, [0] * spans

@@ -49,7 +49,7 @@ def figure(value: float) -> str:
 
 
 def format_remaining(share: float) -> str:
-    """Return what is left as a percentage with two decimals, rounded down: nobody counts on more than there is."""
+    """Return the remaining share as a percentage with two decimals, rounded down so that it is never overstated."""
     exact = Decimal(repr(float(share))) * 100
     return str(min(max(exact, Decimal(0)), Decimal(100)).quantize(Decimal("0.01"), rounding=ROUND_DOWN))
 
@@ -153,7 +153,7 @@ def _fields(openapi: Document, reference: Any, depth: int) -> list[dict[str, Any
 
 
 def _kind(openapi: Document, reference: Any) -> str:
-    """Return what a schema asks for, in a word or a few."""
+    """Return a short description of a JSON schema."""
     schema = _resolve(openapi, reference)
     if "const" in schema:
         return repr(schema["const"])
@@ -169,7 +169,7 @@ def _kind(openapi: Document, reference: Any) -> str:
 
 
 def _resolve(openapi: Document, reference: Any) -> Document:
-    """Return what a reference points to within the document; nothing outside it is ever read."""
+    """Return the target of a reference within the document; references outside it are never read."""
     for _ in range(_DEPTH):
         if not isinstance(reference, Mapping):
             return {}

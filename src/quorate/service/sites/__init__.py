@@ -1,12 +1,12 @@
-"""A federation: owners who share no records answer together, each from its own records and its own budget.
+"""A federation: owners answer together without sharing records, each from its own records and its own budget.
 
     Site                  one owner's teachers, ledger and rules: run by `quorate site serve`
     Sites                 all sites as the coordinator reaches them; `declare` makes an electorate of them
     FederatedClassifier   a private classifier over them
-    Keys, Card            the identity of a party: what it keeps secret, and what it gives to the others
+    Keys, Card            the identity of a party: its secret keys, and its public card for the others
 
 `keys` and `masks` are the cryptography, `messages` is what the parties exchange, `server` the site behind HTTPS.
-PROOF.md states what holds in each mode, and docs/howto/federation.md who must be trusted for it.
+PROOF.md states the guarantee of each mode, and docs/howto/federation.md its trust assumptions.
 """
 
 from typing import TYPE_CHECKING

@@ -2,7 +2,7 @@
 
     key.pem           the TLS key, P-256
     mask.pem          the key for masks, X25519
-    certificate.pem   self-signed: nobody else vouches for it, so accepting a card means trusting this party
+    certificate.pem   self-signed: no authority vouches for it, so accepting a card means trusting this party
     card.json         name, certificate and public key for masks, for the others
 
 A card must reach its reader by a trusted channel, such as by hand. Connections and masks are only as secure as the
@@ -94,7 +94,7 @@ class Card:
 
 
 def _parsed(card: Card) -> x509.Certificate:
-    """Return the certificate of a card: the first in its text, and the only one that counts."""
+    """Return the certificate of a card: the first in its text; later ones are ignored."""
     return x509.load_pem_x509_certificate(card.certificate.encode())
 
 
@@ -177,14 +177,14 @@ class Keys:
         try:
             secret: bytes = self._mask.exchange(X25519PublicKey.from_public_bytes(_mask_key(other)))
         except ValueError:  # a point of low order: everybody would know the secret
-            raise InvalidInput(f"the card of {other.name} has a key of masks that is none") from None
+            raise InvalidInput(f"the mask key of the card of {other.name} must be a valid X25519 public key") from None
         return secret
 
     def context(self, other: Card, *, server: bool) -> ssl.SSLContext:
         """Return a TLS 1.3 context that authenticates this party and connects only to this other party."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT)
         context.minimum_version = ssl.TLSVersion.TLSv1_3
-        context.check_hostname = False  # the certificate itself is known, whatever the host is called; proof: step 1
+        context.check_hostname = False  # The certificate is pinned, so the host name need not match; proof: step 1
         context.verify_mode = ssl.CERT_REQUIRED
         context.load_verify_locations(cadata=_parsed(other).public_bytes(serialization.Encoding.DER))  # one, not a list
         with _file(self._key + "\n" + self.card.certificate) as path:

@@ -1,8 +1,8 @@
 """Secure sums: each pair of sites agrees on a stream of masks, which one of them adds and the other subtracts.
 
-Masked counts are whole numbers mod 2**64. Whoever does not know the secrets of a site sees uniform numbers; added up
-over all sites, masks cancel and the sum of the counts is left (Bonawitz and others 2017, without their recovery from
-sites that drop out: a batch that one site does not answer is refused). Proof: PROOF.md, steps 5 and 6.
+Masked counts are whole numbers mod 2**64. Without the secrets of a site they look uniform. Summed over all sites the
+masks cancel, and the sum of the counts is left (Bonawitz and others 2017). Their recovery from dropped sites is left
+out: a batch without the answer of every site is refused. Proof: PROOF.md, steps 5 and 6.
 """
 
 import secrets as system_secrets
@@ -23,7 +23,7 @@ Masked = NDArray[np.uint64]
 
 
 def stream(secret: bytes, context: bytes, size: int) -> bytes:
-    """Return bytes that look random to whoever lacks the secret: HKDF-SHA256 of both as the key of ChaCha20."""
+    """Return pseudorandom bytes: the ChaCha20 stream under the HKDF-SHA256 key of the secret and the context."""
     from cryptography.hazmat.primitives import hashes  # noqa: PLC0415  a site that sends plain counts needs none
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms  # noqa: PLC0415
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF  # noqa: PLC0415
@@ -71,7 +71,7 @@ class Masks:
         return masked
 
     def _bound(self, other: str, context: bytes) -> bytes:
-        """Return what a stream is bound to, beside the secret: this pair of sites, and the context. proof: step 5."""
+        """Return the public binding of a stream: this pair of sites, and the context. proof: step 5."""
         return f"{min(self.name, other)} {max(self.name, other)} ".encode() + context
 
     def __repr__(self) -> str:
@@ -89,8 +89,8 @@ def masks_of(keys: "Keys", peers: Iterable["Card"]) -> Masks:
 def unmasked(total: Masked, teachers: int) -> Integers:
     """Return the sums of all sites' masked counts, whose rows add up to the teachers, as counts.
 
-    Sums of counts stay as they are. Where a site has lied, no class has less than 0 or more than is left, and a ballot
-    that moves at another site still moves one ballot: whatever is drawn from the counts costs no more (proof: step 7).
+    Valid sums are unchanged. Sums of a dishonest site are clipped, from the first class on, to the remaining teachers.
+    A moved ballot at an honest site still moves one ballot, so a draw from the counts costs no more (proof: step 7).
 
     >>> unmasked(np.array([[3, 0, 4], [9, 2, -4]]).view(np.uint64), 7).tolist()
     [[3, 0, 4], [7, 0, 0]]

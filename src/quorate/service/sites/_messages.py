@@ -1,4 +1,4 @@
-"""What a coordinator and a site say to each other. Plain values; `server` and `coordinator` pack and read them."""
+"""The messages between a coordinator and a site, as plain values; `server` and `coordinator` encode them."""
 
 import hashlib
 import json
@@ -14,14 +14,14 @@ from quorate.core.arrays import Floats
 from quorate.core.errors import InvalidInput
 
 Mode = Literal["counts", "sums", "noise"]
-MODES: tuple[Mode, ...] = ("counts", "sums", "noise")  # what the coordinator sees: counts, their sums, noisy sums
+MODES: tuple[Mode, ...] = ("counts", "sums", "noise")  # What the coordinator sees.
 
 _ID = re.compile(r"[0-9a-f]{32}")
 
 
 @dataclass(frozen=True)
 class About:
-    """What a site tells of itself. All of it is public within the federation."""
+    """The description of a site, which is public within the federation."""
 
     name: str
     teachers: int
@@ -34,7 +34,7 @@ class About:
 
 @dataclass(frozen=True)
 class Declaration:
-    """What will be done with the counts: the mechanism, who adds up, and what of it the coordinator sees."""
+    """The declared use of the counts: the mechanism, the sites whose counts are summed, and the mode."""
 
     mechanism: dict[str, Any]
     roster: list[str]
@@ -48,7 +48,7 @@ class Declaration:
 
 @dataclass(frozen=True)
 class Enrolled:
-    """A site has accepted a declaration, can pay for so many queries under it, and goes by this name since it began."""
+    """The acceptance of a declaration by a site: how many queries it can pay for, and its name since its start."""
 
     payable: int
     start: str
@@ -67,7 +67,7 @@ class Batch:
 
     @classmethod
     def of(cls, id: str, declaration: Declaration, X: Floats, starts: Mapping[str, str] | None = None) -> "Batch":
-        """Return the message for canonical queries. Where there are no masks, `starts` may be left out."""
+        """Return the message for canonical queries; `starts` is needed only with masks."""
         data = np.ascontiguousarray(X, dtype="<f8").tobytes()
         return cls(id, declaration, dict(starts or {}), len(X), X.shape[1], data)
 
@@ -78,7 +78,7 @@ class Batch:
         return hashlib.sha256(self.declaration.digest() + begun + shape + self.data).digest()  # proof: step 5
 
     def queries(self) -> NDArray[np.float64]:
-        """Return the rows, or say what is wrong with the message."""
+        """Return the rows, or raise an error that names the problem of the message."""
         if not _ID.fullmatch(self.id):
             raise InvalidInput("the id of a batch must be 32 hexadecimal digits")
         if self.rows < 1 or self.columns < 1 or len(self.data) != 8 * self.rows * self.columns:
@@ -88,7 +88,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Counted:
-    """The reply to a batch: 64-bit integers, one row a query and one column a class, and what it was bound to."""
+    """The reply to a batch: 64-bit integers, a row per query and a column per class, and the binding of the batch."""
 
     id: str
     context: bytes
@@ -96,7 +96,7 @@ class Counted:
     payable: int
 
     def totals(self, rows: int, classes: int) -> NDArray[np.uint64] | None:
-        """Return the integers, or None where they are not as many as were asked for."""
+        """Return the integers, or None if their number does not match the batch."""
         if len(self.counts) != 8 * rows * classes:
             return None
         return np.frombuffer(self.counts, dtype="<u8").astype(np.uint64).reshape(rows, classes)

@@ -1,8 +1,8 @@
 """One site of a federation: it charges its own ledger by its own accounting, and then sends counts.
 
-Claim (replace-one units within this site, one ballot per unit): if the counts are used as declared, all that follows
-from the answers of this site is (epsilon, delta)-differentially private for the epsilon and delta of its own ledger,
-whatever the coordinator asks. The mode determines who must follow the declaration. Proof: PROOF.md.
+Claim (replace-one units within this site, one ballot per unit): if the counts are used as declared, every function of
+the answers of this site is (epsilon, delta)-differentially private for the epsilon and delta of its own ledger, for
+every sequence of queries. The mode determines who must follow the declaration. Proof: PROOF.md.
 """
 
 import secrets
@@ -29,7 +29,7 @@ from quorate.service.sites._masks import Masks
 from quorate.service.sites._messages import MODES, About, Batch, Counted, Declaration, Mode
 
 _CALLER = "federation"  # under which the ledger keeps the ids of batches
-_PRICES = 64  # mechanisms whose price is remembered
+_PRICES = 64  # The number of mechanisms with a cached price.
 _ONE_BALLOT_A_UNIT = (Teachers, EstimatorTeachers, ClusterTeachers, EndpointTeachers)
 
 
@@ -81,28 +81,30 @@ class Site:
         schema: str = "",
     ) -> None:
         if not isinstance(classifier, PrivateClassifier) or classifier.session_.ledger is None:
-            raise InvalidInput("a site answers from a PrivateClassifier in a folder, whose budget is in a ledger")
+            raise InvalidInput(
+                "classifier must be a PrivateClassifier from a folder, because its ledger holds the budget"
+            )
         self._check_teachers(classifier.session_.answerer.ensemble.electorate)
         if classifier.form_ is not None:
-            raise InvalidInput("a site takes rows of numbers: fit its model on a matrix, or with a schema")
+            raise InvalidInput("classifier must take rows of numbers; fit it on a matrix or with a schema")
         if mode not in MODES:
             raise InvalidInput(f"mode must be one of {', '.join(MODES)}, not {mode!r}")
         if (masks is None) != (mode == "counts") or (masks is not None and masks.name != name):
-            raise InvalidInput("masks are for the modes 'sums' and 'noise', and are those of this site")
+            raise InvalidInput("masks must be this site's own, and require mode 'sums' or 'noise'")
         self.name, self.mode, self._masks, self._corrupt = name, mode, masks, corrupt
         self._classifier, self._schema = classifier, schema
         self._session = classifier.session_
         self._budget: Any = self._session.budget
-        self.start = secrets.token_hex(16)  # tells this object from all others that have these keys
+        self.start = secrets.token_hex(16)  # Distinguishes this object from others with the same keys.
         self._prices: dict[bytes, tuple[QueryMechanism, Cost]] = {}
         self._lock = threading.Lock()
 
     def _check_teachers(self, teachers: Any) -> None:
-        """Refuse all but teachers of one ballot a unit, whose ballots are paid for here and nowhere else."""
+        """Refuse teachers with several ballots a unit, and teachers whose ballots are charged elsewhere."""
         if not isinstance(teachers, _ONE_BALLOT_A_UNIT):  # proof: step 3
             raise InvalidInput(
-                "a site answers from teachers of its own. A federation cannot be a site of another: its sites would "
-                "charge for what was declared to them, and their exact counts would leave for something else"
+                "classifier must have its own teachers with one ballot a unit; a federation cannot be a site of "
+                "another federation, because its sites would charge for another mechanism"
             )
 
     @property
@@ -111,7 +113,7 @@ class Site:
         return self._classifier.teachers_
 
     def about(self) -> About:
-        """Return what the others may know about this site."""
+        """Return the public description of this site."""
         classifier = self._classifier
         labels, features = classifier.classes_.tolist(), int(classifier.n_features_in_)
         return About(self.name, self.teachers, labels, features, classifier.unit_, self.mode, self._schema)
@@ -141,7 +143,7 @@ class Site:
         """Take the id of a batch, charge for its rows, and note that the id is used: all on the disk, in this order."""
         ledger = self._session.ledger
         assert ledger is not None
-        with self._lock:  # two requests of one id are of one process, which the ledger cannot tell apart
+        with self._lock:  # The ledger cannot distinguish two requests of one id from one process.
             (admitted,) = ledger.admit([request])
             if not isinstance(admitted, Admitted):
                 raise admitted
@@ -161,13 +163,13 @@ class Site:
             raise InvalidInput("this site has started anew, or the batch is not for it: enrol again, and ask again")
 
     def _seal(self, votes: NDArray[np.int64], mechanism: QueryMechanism, context: bytes) -> NDArray[np.uint64]:
-        """Return what of the counts may leave."""
+        """Return the counts in the form that may leave the site."""
         if isinstance(mechanism, DistributedMax):
             votes = mechanism.add_share(votes, teachers=self.teachers)
         return votes.view(np.uint64) if self._masks is None else self._masks.masked(votes, context)
 
     def _price(self, declaration: Declaration) -> tuple[QueryMechanism, Cost]:
-        """Return the declared mechanism, and what a query costs here: by this site's own reckoning; proof: step 3."""
+        """Return the declared mechanism and the cost of a query by this site's own accounting; proof: step 3."""
         digest = declaration.digest()
         price = self._prices.get(digest)
         if price is None:

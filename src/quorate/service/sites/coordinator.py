@@ -1,9 +1,8 @@
 """The coordinator: the sites that it reaches, their electorate for one mechanism, and a private classifier over them.
 
 A batch goes to all sites at once. If one of them stops, refuses, lies about its count or answers another batch, the
-error names it, the batch is refused and nothing is drawn. What the other sites have charged by then stays charged.
-A site charges for the mechanism that was declared to it, so a declaration belongs to one electorate and never changes,
-whatever else is declared to the same sites.
+error names it, the batch is refused and nothing is drawn. Charges at the other sites stay. A site charges for its
+declared mechanism, so a declaration belongs to one electorate and never changes, even if the same sites get others.
 """
 
 import secrets
@@ -50,7 +49,7 @@ class _Remote:
         self._client = httpx.Client(base_url=self.url, verify=context, timeout=timeout, trust_env=False)
 
     def ask(self, path: str, kind: type[Message], message: Any = None) -> Message:
-        """Return the reply, or name the site and say why there is none."""
+        """Return the reply, or raise an error with the name of the site and the reason."""
         body = None if message is None else msgspec.msgpack.encode(message)
         try:
             reply = self._client.request("GET" if body is None else "POST", path, content=body)
@@ -61,7 +60,7 @@ class _Remote:
                 return msgspec.msgpack.decode(reply.content, type=kind)
             refusal = msgspec.json.decode(reply.content, type=dict[str, str])
         except (msgspec.MsgspecError, RecursionError):
-            raise _refuse_site(self.card.name, "it sent what is no message of a federation") from None
+            raise _refuse_site(self.card.name, "its reply is not a message of a federation") from None
         if refusal.get("code") == BudgetSpent.code:
             raise BudgetSpent(f"site {self.card.name}: {refusal.get('error')}")
         raise _refuse_site(self.card.name, str(refusal.get("error")))
@@ -95,7 +94,7 @@ class Sites:
     >>> Sites({"https://north.example.org:8901": keys.card}, keys)
     Traceback (most recent call last):
     ...
-    quorate.core.errors.InvalidInput: a federation has at least 2 sites, each with a name of its own
+    quorate.core.errors.InvalidInput: addresses must be those of at least 2 sites with different names
     """
 
     def __init__(
@@ -109,7 +108,7 @@ class Sites:
     ) -> None:
         names = [card.name for card in addresses.values()]
         if len(names) < 2 or len(set(names)) < len(names):
-            raise InvalidInput("a federation has at least 2 sites, each with a name of its own")
+            raise InvalidInput("addresses must be those of at least 2 sites with different names")
         self.mode, self.corrupt, self.seconds = mode, corrupt, seconds
         self._keys = keys
         self._remotes = [_Remote(url, card, keys, seconds) for url, card in addresses.items()]
@@ -196,7 +195,7 @@ def _close(pool: ThreadPoolExecutor, remotes: list[_Remote]) -> None:
 
 
 class DeclaredSites:
-    """Teachers at sites that were told what one mechanism does with their counts, and charge for that.
+    """Teachers at sites that charge for one declared mechanism.
 
     `Sites.declare` makes one. `quorate.core.answerers.Votes` refuses to count for another mechanism. With `owns`,
     closing it closes the connections; otherwise they are closed with the `Sites`, which other classifiers may use.
@@ -278,15 +277,15 @@ class DeclaredSites:
         if counts is None:
             raise _refuse_site(about.name, "it sent counts of another shape")
         if self._declaration.mode == "counts" and not _are_counts(counts.view(np.int64), about.teachers):
-            raise _refuse_site(about.name, "it lied about its count: not one ballot for each of its teachers")
+            raise _refuse_site(about.name, "its counts must sum to one ballot for each of its teachers")
         return counts
 
     def document(self) -> dict[str, Any]:
-        """Return all that another process needs to go on, keys included: for a private folder."""
+        """Return the state for another process. It contains keys, so it belongs in a private folder."""
         return self._sites.document() | asdict(self._declaration)
 
     def close(self) -> None:
-        """Close all connections, where nobody else has them."""
+        """Close the connections that no other electorate shares."""
         if self._owns:
             self._sites.close()
 

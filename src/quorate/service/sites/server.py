@@ -1,6 +1,6 @@
 """A site behind HTTPS: only the coordinator may ask it, and must present the certificate of its card.
 
-    GET  /site      what the site reveals about itself
+    GET  /site      the public description of the site
     POST /enrol     a declaration: whether the site agrees, and for how many queries it can pay
     POST /ballots   a batch: charged, then answered
 
