@@ -190,9 +190,9 @@ def test_a_site_needs_a_ledger_and_masks_of_its_own(folders):
     classifier = load(folders["north"])
     for given, settings, text in (
         (classifier, {"mode": "plain"}, "mode must be one of"),
-        (classifier, {"mode": "sums"}, "masks are for the modes"),
-        (classifier, {"mode": "sums", "masks": masks_for("south")}, "are those of this site"),
-        ("north", {}, "in a folder"),
+        (classifier, {"mode": "sums"}, "require mode"),
+        (classifier, {"mode": "sums", "masks": masks_for("south")}, "this site's own"),
+        ("north", {}, "from a folder"),
     ):
         with pytest.raises(InvalidInput, match=text):
             Site(given, name="north", **settings)
