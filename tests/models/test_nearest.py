@@ -458,7 +458,7 @@ def test_a_table_is_no_list_of_names_and_each_unit_is_counted_once():
     model = small_model(X[:1], y[:1])
     model.insert(X[1:], y[1:], ids=["a", "3", "19581e27"])  # the last is the beginning of a hash, and no number
     for table in (pd.DataFrame({"id": ["a"], "visit": ["3"]}), np.array([["a", "3"]], dtype=object)):
-        with pytest.raises(InvalidInput, match="flat list of names"):
+        with pytest.raises(InvalidInput, match="one list of names"):
             model.forget(table)
     assert model.forgotten() == []
     assert model.forget(pd.DataFrame({"id": ["a"]})) == 1
