@@ -294,9 +294,9 @@ def test_a_forged_compaction_is_refused(path):
     state = ledger.state()
     forged = to_json(state) | {"spent": ["0", "0"]}
     body = {"through": 5, "head": "", "state": forged, "parts": "", "forgotten": 0, "answers_forgotten": 0}
-    with pytest.raises(LedgerRefused, match="another account"):
+    with pytest.raises(LedgerRefused, match="must have the account"):
         apply(state, Event("compacted", state.at, body))
-    with pytest.raises(LedgerRefused, match="another account"), ledger.change() as change:
+    with pytest.raises(LedgerRefused, match="must have the account"), ledger.change() as change:
         change.append("compacted", body)
     ledger.compact()
     ledger.close_store()

@@ -327,10 +327,10 @@ def test_rows_that_were_withdrawn_count_neither_in_their_minute_nor_in_their_pha
     assert (back.used, back.in_minute, back.in_phase) == (0, 0, 0)
     later = after(after(admitted, "admitted", at + 60, held={}), "withdrawn", at + 61, used={}, minute=1200)
     assert (later.keys[caller].used, later.keys[caller].in_minute) == (4, 4)  # those of the minute before
-    with pytest.raises(LedgerRefused, match="more quota was returned"):
+    with pytest.raises(LedgerRefused, match="the returned quota"):
         after(state, "withdrawn", at, used={}, minute=1200)
     limited = after(admitted, "admitted", at + 120, held={caller: [1, None]})
-    with pytest.raises(LedgerRefused, match="more of its share"):
+    with pytest.raises(LedgerRefused, match="at most its reservation"):
         after(limited, "withdrawn", at + 121, used={caller: [2, 0]}, minute=1320)
 
 
@@ -370,11 +370,11 @@ def test_rules_refuse_more_than_was_set_aside(make):
     ledger, _ = make()
     caller = key_of(ledger, "caller", no_quorums=2)
     state = ledger.state()
-    with pytest.raises(LedgerRefused, match="than the share has left"):
+    with pytest.raises(LedgerRefused, match="rest of the share"):
         apply(state, Event("admitted", 0.0, {"rows": {}, "held": {caller: [3, None]}, "owner": "o"}))
     held = apply(state, Event("admitted", 0.0, {"rows": {}, "held": {caller: [1, None]}, "owner": "o"}))
     answered = {"lease": "", "returned": {}, "owner": "o"}
-    with pytest.raises(LedgerRefused, match="than was set aside for it"):
+    with pytest.raises(LedgerRefused, match="at most its reservation"):
         apply(held, Event("answered", 0.0, answered | {"used": {caller: [2, 0]}}))
     settled = apply(held, Event("answered", 0.0, answered | {"used": {caller: [1, 5]}}))
     assert (settled.keys[caller].met, settled.keys[caller].spent, settled.holds) == (1, 5, {})

@@ -110,7 +110,7 @@ def test_a_ledger_keeps_two_noises_and_one_choice(tmp_path):
     ledger.keep_run(-3, 2**40)
     assert (ledger.run(), ledger.runs()) == (-3, (-3, 2**40))
     assert ledger.keep_choice("a") == ledger.keep_choice("b") == ledger.choice() == "a"
-    with pytest.raises(LedgerRefused, match="chooses once"), ledger.change() as change:
+    with pytest.raises(LedgerRefused), ledger.change() as change:
         change.append("chosen", {"choice": "b"})
     ledger.close()
     assert Ledger.open(path, fingerprint="m").runs() == (-3, 2**40)

@@ -1,4 +1,4 @@
-"""Requests and answers in a ledger: each answer is kept before it leaves, and an id is answered once."""
+"""Requests and answers in a ledger: each answer is kept before it is released, and an id is answered once."""
 
 from array import array
 from collections import Counter
@@ -21,10 +21,10 @@ from quorate.core.requests import (
     outcome_of,
 )
 
-_NAMES = 400  # values looked up in one statement
+_NAMES = 400  # values in one lookup statement
 _MINUTE = 60
 
-# An id stays used: its row is that of no entry, and nothing else of it is kept.
+# Keep a tombstone of a forgotten request, so that its id cannot be reused.
 FORGET = "UPDATE quorate_request SET body = ?, outcome = NULL, seq = 0, owner = '' WHERE ledger = ?"
 
 
@@ -39,7 +39,7 @@ def unpack(packed: bytes) -> Outcome:
 
 
 def recall(change: Change, wanted: Mapping[str, Iterable[bytes]]) -> dict[Query, int]:
-    """Return the answers that these callers were given to these queries, where there are any."""
+    """Return the answers that these callers received to these queries."""
     labels: dict[Query, int] = {}
     forgotten = change.state.forgotten
     for caller, queries in wanted.items():
@@ -59,7 +59,7 @@ def recall(change: Change, wanted: Mapping[str, Iterable[bytes]]) -> dict[Query,
 def admit(
     change: Change, requests: Sequence[Asked], *, owner: str, is_gone: Callable[[str, float], bool]
 ) -> list[Admitted | QuorateError]:
-    """Look requests up, take their ids, and count their rows against the keys' limits."""
+    """Look up requests, reserve their ids, and count their rows against the limits of the keys."""
     if not requests:
         return []
     if owner in change.state.holds:  # of a group that failed: the next `keep` would let go of it. proof: step 12
@@ -80,9 +80,9 @@ def admit(
 def _register(
     change: Change, requests: Sequence[Asked], owner: str, is_gone: Callable[[str, float], bool]
 ) -> tuple[list[Admitted | QuorateError | None], Counter[str]]:
-    """Take the ids of the requests that are to be answered, and return the rows of each caller in them.
+    """Reserve the ids of the requests to answer, and return the number of their rows by caller.
 
-    The result of such a request is None; that of another is its earlier outcome, or why it is refused.
+    The result of such a request is None. For every other request it is the earlier outcome, or the error.
     """
     earlier = _requests(change, requests)
     results: list[Admitted | QuorateError | None] = []
@@ -115,7 +115,7 @@ def _check_request(
     owner: str,
     is_gone: Callable[[str, float], bool],
 ) -> Admitted | None:
-    """Return the outcome of an earlier request of the same id, or None; raise where the caller may not ask this."""
+    """Return the outcome of an earlier request of the same id, or None; raise if the caller may not ask this."""
     registered = earlier.get((request.caller, request.id))
     if registered is not None and (outcome := _earlier(change, request, registered, owner, is_gone)) is not None:
         return outcome
@@ -139,7 +139,7 @@ def _hold(
     owner: str,
     is_gone: Callable[[str, float], bool],
 ) -> dict[str, list[int | None]]:
-    """Set aside what these requests may need of their callers' shares, and return how much that is for each caller."""
+    """Reserve the shares that these requests may need, and return the reservation of each caller."""
     reserved: dict[str, list[int | None]] = {}
     for index, (request, result) in enumerate(zip(requests, admitted, strict=True)):
         if isinstance(result, Admitted) and result.outcome is None and is_limited(change.state, request.caller):
@@ -167,7 +167,7 @@ def set_aside(
     is_gone: Callable[[str, float], bool],
     need: int = 0,
 ) -> SetAside:
-    """Return what can be set aside for new rows of a caller, once what dead processes had set aside is charged."""
+    """Charge the reservations of dead processes, and return the reservation for new rows of a caller."""
     aside = hold_for(change.state, caller, rows, reserved, need=need)
     if not aside.spent and 0 in (aside.no_quorums, aside.cost) and rows:
         for name, hold in list(change.state.holds.items()):
@@ -178,9 +178,9 @@ def set_aside(
 
 
 def _requests(change: Change, requests: Sequence[Asked]) -> dict[tuple[str, str | None], Any]:
-    """Return what is kept of the requests with these ids: body, owner, time and packed outcome.
+    """Return the body, the owner, the time and the packed outcome of the stored requests with these ids.
 
-    Of one that a compaction has forgotten only the id is left, also while nobody has removed the rest.
+    Only the id counts of a request that a compaction has forgotten, even if its row is not removed yet.
     """
     forgotten = change.state.forgotten
     rows: dict[tuple[str, str | None], Any] = {}
@@ -210,7 +210,7 @@ def withdraw(
     admitted: float,
     counted: bool,
 ) -> None:
-    """Free the ids of requests `admitted` then, charge what may have been used, and give rows back unless `counted`."""
+    """Free the ids of these requests, charge their possible use, and return their rows unless `counted`."""
     rows: Counter[str] = Counter()
     for request in () if counted else requests:
         rows[request.caller] += len(request.queries)
@@ -231,17 +231,17 @@ def withdraw(
 def _earlier(
     change: Change, request: Asked, registered: Any, owner: str, is_gone: Callable[[str, float], bool]
 ) -> Admitted | None:
-    """Return the outcome of an earlier request of this id, or None where this one may take the id over."""
+    """Return the outcome of an earlier request of this id, or None if this request may take over the id."""
     body, holder, at, outcome = registered
     if outcome is None and not holder:
-        raise IdReused("this id was used before, and what it was answered is forgotten; a new request takes a new id")
+        raise IdReused("id must be new: its earlier request is forgotten and cannot be repeated; choose another id")
     if bytes(body) != request.body:
         raise id_reused_error()
     if outcome is not None:
         return Admitted({}, unpack(outcome))
     if holder != owner and not is_gone(holder, change.at - at):
         raise _in_progress()
-    return None  # whoever held it died, or failed, before its answer was kept, and so before it left
+    return None  # Its process died before an answer was kept, and so before any was released.
 
 
 def _in_progress() -> InProgress:
@@ -260,14 +260,14 @@ def keep(
     used: Mapping[str, Sequence[int]] | None,
     kept_before: int = 0,
 ) -> list[Outcome | QuorateError]:
-    """Keep new answers and the outcomes of requests, in one entry. An answer that is kept already stands.
+    """Keep new answers and the outcomes of requests in one entry. An answer that is already kept is not replaced.
 
-    `labels` are those that are known, to which the answers are added. `kept_before` answers of these requests were
-    drawn for them and kept in entries before: they count there, and not as repetitions here.
+    The answers are added to `labels`, which has the remembered ones. `kept_before` answers of these requests were kept
+    in earlier entries. They count there, and not as repetitions here.
     """
     inserted = _insert(change, answers)
     labels.update(answers)
-    if len(inserted) < len(answers):  # somebody else answered some of these queries meanwhile: those answers stand
+    if len(inserted) < len(answers):  # Another process answered some queries meanwhile, and its answers are kept.
         labels.update(recall(change, _by_caller(answers.keys() - inserted.keys())))
     results, ended, returned = _settle(change, requests, labels, owner)
     counts, refused = Counter(inserted.values()), returned.total()
@@ -297,9 +297,9 @@ def keep(
 def _settle(
     change: Change, requests: Sequence[Asked], labels: Mapping[Query, int], owner: str
 ) -> tuple[list[Outcome | QuorateError], list[tuple[Asked, Outcome]], Counter[str]]:
-    """Return the outcome of each request, those with an id that end here, and how many rows of each caller go back.
+    """Return the outcome of each request, the completed requests with an id, and the rows that each caller gets back.
 
-    An id that another process took over meanwhile, since it took this one for dead, or answered already, is not ended.
+    A request is not completed here if another process answered it, or took over its id because this one seemed dead.
     """
     registered = _requests(change, requests)
     results: list[Outcome | QuorateError] = []
@@ -320,24 +320,24 @@ def _settle(
 
 
 def _of_keys(change: Change, rows: Mapping[str, int]) -> dict[str, int]:
-    """Return the rows of callers that are keys: nobody counts those of others."""
+    """Return the rows of callers with a key; the rows of other callers are not counted."""
     return {caller: count for caller, count in rows.items() if caller in change.state.keys}
 
 
 def _charges(change: Change, used: Mapping[str, Sequence[int]]) -> dict[str, list[int]]:
-    """Return what keys have used, no-quorums and cost, where it is anything."""
+    """Return the no-quorums and the cost of each key that used any."""
     return {caller: list(pair) for caller, pair in used.items() if any(pair) and caller in change.state.keys}
 
 
 def _used(change: Change, owner: str, used: Mapping[str, Sequence[int]]) -> dict[str, Any]:
-    """Return what an entry says of shares: who has used how much, and whose holds end with it."""
+    """Return the part of an entry about shares: the use of each caller, and the reservations that end."""
     charged = _charges(change, used)
     holds = owner in change.state.holds
     return ({"used": charged} if charged or holds else {}) | ({"owner": owner} if holds else {})
 
 
 def _insert(change: Change, answers: Mapping[Query, int]) -> dict[Query, int]:
-    """Keep answers under the number of the entry that comes next, and return those that were not kept already."""
+    """Keep answers under the number of the next entry, and return those that are new."""
     seq = change.seq + 1
     rows = [(change.ledger, caller, query, label, seq) for (caller, query), label in answers.items()]
     inserted = change.statements.run_many(
@@ -361,7 +361,7 @@ def _by_caller(queries: Iterable[Query]) -> dict[str, list[bytes]]:
 
 
 def take_over(change: Change, answers: Sequence[Any], requests: Sequence[Any]) -> None:
-    """Keep answers and ended requests that come from another place, in one entry."""
+    """Keep the answers and completed requests of another ledger in one entry."""
     inserted = _insert(change, {(caller, bytes(query)): int(label) for caller, query, label in answers})
     ended = [(Asked(caller, [], name, bytes(body)), unpack(outcome)) for caller, name, body, outcome in requests]
     change.statements.run_many(
@@ -393,9 +393,9 @@ def _empty(outcome: Outcome) -> bool:
 
 
 def forget_requests(change: Change, ids: Sequence[Sequence[str]] | None = None) -> None:
-    """Forget what requests were and how they were answered, but not that their ids were used.
+    """Forget requests and their outcomes, but keep their ids as used.
 
-    Those that were answered so far; or, from another place, those of these callers and ids.
+    Without `ids`, all completed requests are forgotten; otherwise those of these callers and ids of another ledger.
     """
     if ids is None:
         change.statements.run(f"{FORGET} AND seq > 0", (b"", change.ledger))
@@ -407,7 +407,7 @@ def forget_requests(change: Change, ids: Sequence[Sequence[str]] | None = None) 
 
 
 def forgotten_requests(change: Change) -> list[Any]:
-    """Return callers and ids of the requests that were forgotten."""
+    """Return the callers and ids of forgotten requests."""
     return change.statements.run(
         "SELECT caller, id FROM quorate_request WHERE ledger = ? AND seq <= ?",
         (change.ledger, change.state.forgotten),
@@ -415,7 +415,7 @@ def forgotten_requests(change: Change) -> list[Any]:
 
 
 def note_activity(change: Change, body: Mapping[str, Any]) -> None:
-    """Add to what was answered in this minute, for the owner to look at."""
+    """Add these answers to the activity of this minute, for the owner."""
     counts = [body[name] for name in ("answered", "no_quorums", "repeated", "refused")]
     if any(counts):
         change.statements.run(
@@ -429,17 +429,17 @@ def note_activity(change: Change, body: Mapping[str, Any]) -> None:
 
 
 def answer_row(caller: str, query: bytes, label: int) -> bytes:
-    """Return an answer as it counts in its entry's digest."""
+    """Return the bytes of an answer in the digest of its entry."""
     return _parts(caller.encode(), bytes(query)) + label.to_bytes(8, "big", signed=True)
 
 
 def request_row(caller: str, name: str, body: bytes, outcome: bytes) -> bytes:
-    """Return a request as it counts in its entry's digest."""
+    """Return the bytes of a request in the digest of its entry."""
     return b"request" + _parts(caller.encode(), name.encode(), bytes(body), bytes(outcome))
 
 
 def kept_row(row: bytes, owner: str, at: float) -> bytes:
-    """Return the row of a request as it counts in the digest of a part, whose entries are gone."""
+    """Return the bytes of a request in the digest of a part, whose entries are removed."""
     return row + _parts(owner.encode(), repr(float(at)).encode())
 
 

@@ -1,7 +1,7 @@
-"""The rules of a ledger, as pure functions: what it holds, what may happen to it, and what it holds then.
+"""The rules of a ledger, as pure functions from a state and an event to the next state.
 
-A store only reads and writes what these functions return, so that SQLite and PostgreSQL cannot differ in what they
-allow. Amounts are whole quanta (see `quorate.core.privacy.Budget`); what is leased counts as spent until it is
+A store only reads and writes the states of these functions, so that SQLite and PostgreSQL cannot differ in the events
+that they allow. Amounts are whole quanta (see `quorate.core.privacy.Budget`). A lease counts as spent until it is
 returned.
 """
 
@@ -27,16 +27,16 @@ from quorate.core.ledger._shares import (
     refund_rows,
 )
 
-FORMAT = 1  # of entries and of the state that is kept
+FORMAT = 1  # of entries and of the stored state
 _NAMES: dict[type[Share], list[tuple[str, Any]]] = {
     kind: [(part.name, part.default) for part in fields(kind)] for kind in (Key, Project)
 }
-LOST = "lost"  # in place of a choice: it may have been made after the copy that was restored
+LOST = "lost"  # in place of a choice, which may have been made after the restored copy
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """What a process has taken out of the account: `renyi` and `slack` quanta that it has not returned."""
+    """The quanta that a process has taken out of the account and not returned."""
 
     owner: str
     renyi: int
@@ -46,10 +46,10 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A phase of everlasting prediction: how far it has come, and hashes that prove what is kept of it elsewhere.
+    """The progress of a phase of everlasting prediction, and hashes that prove its files.
 
-    `met` counts its no-quorums, and is for the owner alone. `noise` is a keyed hash of its secret noises, `points` one
-    of the points in its seats, which lie in the file `seated`; `files` holds the others, with their plain hashes.
+    `met` counts its no-quorums, which only the owner sees. `noise` is a keyed hash of the secret noises. `points` is a
+    keyed hash of the seated points in the file `seated`. `files` maps the other files to their plain hashes.
     """
 
     number: int
@@ -61,14 +61,14 @@ class Phase:
     met: int = 0
     closed: bool = False
     points: str = ""
-    lost: bool = False  # what came after this is not known any more: the phase cannot go on
+    lost: bool = False  # Later events of the phase are unknown, so it cannot continue.
 
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """How far the entries are compacted: those up to `through` are gone, and answers of those up to `forgotten`.
+    """A compaction, which removed the entries up to `through` and the answers of entries up to `forgotten`.
 
-    `parts` is the hash of what is left of them.
+    `parts` is the hash of the digests that replace the entries.
     """
 
     through: int
@@ -78,7 +78,7 @@ class Compaction:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What a ledger holds: one account, what is out on lease, and who may have how much of it."""
+    """The state of a ledger: the account, its leases, and the shares of callers."""
 
     fingerprint: str
     epsilon: float
@@ -91,24 +91,24 @@ class State:
     leases: Mapping[str, Lease] = field(default_factory=dict)
     keys: Mapping[str, Key] = field(default_factory=dict)
     projects: Mapping[str, Project] = field(default_factory=dict)
-    holds: Mapping[str, Hold] = field(default_factory=dict)  # set aside of shares, by who answers
-    wanted: float = 0.0  # when somebody last asked for what is out on lease
+    holds: Mapping[str, Hold] = field(default_factory=dict)  # reservations of shares, by the process that answers
+    wanted: float = 0.0  # when a process last asked others to return their leases
     run: str | None = None  # a keyed hash of the open run's secret noise
-    choice: str | None = None  # what the model has chosen once and for all, and published; `LOST` in a restored copy
+    choice: str | None = None  # the published choice of the model, which is final; `LOST` in a restored copy
     phase: Phase | None = None  # of everlasting prediction
-    moved: str | None = None  # where the account went
+    moved: str | None = None  # the ledger to which the account moved
     compaction: Compaction | None = None  # the last one
-    answers_forgotten: int = 0  # how many answers were drawn and are not kept any more
+    answers_forgotten: int = 0  # the number of answers that were drawn and are no longer kept
 
     @property
     def forgotten(self) -> int:
-        """The last entry whose answers are forgotten: what is still kept of them is nobody's answer."""
+        """The last entry whose answers are forgotten; remaining rows of such answers are ignored."""
         return 0 if self.compaction is None else self.compaction.forgotten
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened to a ledger. `body` is plain JSON."""
+    """A change of a ledger. `body` is plain JSON."""
 
     kind: str
     at: float
@@ -116,22 +116,22 @@ class Event:
 
 
 def apply(state: State | None, event: Event) -> State:
-    """Return what the ledger holds after an event, or raise where the event is not allowed."""
+    """Return the state of the ledger after an event; refuse an event that the rules do not allow."""
     if state is None:
         if event.kind == "opened":
             return _open_account(event)
         if event.kind != "compacted":
-            raise LedgerRefused(f"a ledger begins with its opening, or a compaction, not with {event.kind!r}")
+            raise LedgerRefused(f"the first entry must be an opening or a compaction, got {event.kind!r}")
         state = from_json(event.body["state"])
     if event.kind not in _RULES:
-        raise LedgerRefused(f"a ledger knows no {event.kind!r}")
+        raise LedgerRefused(f"the kind of an entry must be one of this version, got {event.kind!r}")
     if state.moved is not None and event.kind != "lost":
         raise LedgerRefused(f"the account has moved to {state.moved}; it is spent from there")
     return replace(_RULES[event.kind](state, event.body, event.at), at=event.at)
 
 
 def _plain(share: Share) -> dict[str, Any]:
-    """Return the values that are not the default ones: there may be hundreds of keys, written with every answer."""
+    """Return the values that differ from the defaults; every answer rewrites all keys, and there may be hundreds."""
     return {name: value for name, default in _NAMES[type(share)] if (value := getattr(share, name)) != default}
 
 
@@ -145,7 +145,7 @@ def to_json(state: State) -> dict[str, Any]:
     document["keys"] = [_plain(key) | {"scopes": list(key.scopes)} for key in state.keys.values()]
     document["projects"] = [_plain(project) for project in state.projects.values()]
     document["holds"] = {owner: {"at": hold.at, "callers": dict(hold.callers)} for owner, hold in state.holds.items()}
-    # Quanta go beyond what other readers of JSON keep, and JSON has no infinity: both are written as texts.
+    # Quanta exceed the integers of other JSON readers, and JSON has no infinity, so both are written as texts.
     pairs = {name: [str(quanta) for quanta in getattr(state, name)] for name in ("capacity", "spent")}
     document["phase"] = None if state.phase is None else asdict(state.phase) | {"files": dict(state.phase.files)}
     document["compaction"] = None if state.compaction is None else asdict(state.compaction)
@@ -192,7 +192,7 @@ def _open_account(event: Event) -> State:
         answers_forgotten=int(body.get("answers_forgotten", 0)),
     )
     if not all(0 <= spent <= capacity for spent, capacity in zip(state.spent, state.capacity, strict=True)):
-        raise LedgerRefused("a ledger opens with an account that nobody could have spent like that")
+        raise LedgerRefused("the opening must have an account that is spent by at most its capacity")
     return state
 
 
@@ -215,14 +215,14 @@ def _return_lease(state: State, body: Mapping[str, Any], at: float) -> State:
     renyi, slack = int(body["renyi"]), int(body["slack"])
     lease = state.leases.get(body["lease"])
     if lease is None or not (0 <= renyi <= lease.renyi and 0 <= slack <= lease.slack):
-        raise LedgerRefused("more was returned than is out on this lease")
+        raise LedgerRefused("the returned amount must be at most the lease")
     leases = {name: lease for name, lease in state.leases.items() if name != body["lease"]}
     return replace(state, spent=(state.spent[0] - renyi, state.spent[1] - slack), leases=leases)  # the rest was used
 
 
 def _lose_lease(state: State, body: Mapping[str, Any], at: float) -> State:
     if body["lease"] not in state.leases:
-        raise LedgerRefused("a lease was lost that nobody had taken")
+        raise LedgerRefused("a lost lease must be a lease of the account")
     return replace(state, leases={name: lease for name, lease in state.leases.items() if name != body["lease"]})
 
 
@@ -235,13 +235,13 @@ def _open_run(state: State, body: Mapping[str, Any], at: float) -> State:
 
 
 def _admit(state: State, body: Mapping[str, Any], at: float) -> State:
-    """Count rows, and set aside what callers with a share may need."""
+    """Count rows, and reserve the shares that callers may need."""
     state = count_rows(state, body["rows"], at)
     return add_holds(state, str(body.get("owner", "")), body["held"], at)
 
 
 def _answer(state: State, body: Mapping[str, Any], at: float) -> State:
-    """Charge shares, give quota back for rows that were refused, and note that the lease is in use."""
+    """Charge shares, return quota for refused rows, and record that the lease is in use."""
     if body["lease"] in state.leases:
         lease = replace(state.leases[body["lease"]], seen=at)
         state = replace(state, leases={**state.leases, body["lease"]: lease})
@@ -255,25 +255,25 @@ def _move(state: State, body: Mapping[str, Any], at: float) -> State:
 
 
 def _restore(state: State, body: Mapping[str, Any], at: float) -> State:
-    """Charge what a later witness says was spent; nothing that is out on lease comes back."""
+    """Charge the spending that a later mark proves. Leases are not returned."""
     renyi, slack = _pair(body["spent"])
     spent = max(state.spent[0], renyi), max(state.spent[1], slack)
     if not (spent[0] <= state.capacity[0] and spent[1] <= state.capacity[1]):
-        raise LedgerRefused("a witness says that more was spent than there was")
+        raise LedgerRefused("the spending of a mark must be at most the capacity")
     phase = None if state.phase is None else replace(state.phase, lost=True)
-    choice = LOST if state.choice is None else state.choice  # it may have been made in what was lost
+    choice = LOST if state.choice is None else state.choice  # it may have been made in a lost entry
     state = drop_holds(state)
     return replace(state, spent=spent, leases={}, phase=phase, choice=choice)
 
 
 def _choose(state: State, body: Mapping[str, Any], at: float) -> State:
     if state.choice is not None:
-        raise LedgerRefused("a model chooses once")
+        raise LedgerRefused("the choice of a model must be its first")
     return replace(state, choice=str(body["choice"]))
 
 
 def _open_phase(state: State, body: Mapping[str, Any], at: float) -> State:
-    """Open a phase: a later one, or the same once more, which is paid for by itself; or a lost one of another place."""
+    """Open a later phase, the same phase again at a new charge, or a lost phase of another ledger."""
     phase = Phase(
         number=int(body["number"]),
         seats=int(body["seats"]),
@@ -284,16 +284,16 @@ def _open_phase(state: State, body: Mapping[str, Any], at: float) -> State:
         lost=bool(body.get("lost", False)),
     )
     if phase.number < (1 if state.phase is None else state.phase.number) or phase.seats < 1:
-        raise LedgerRefused("a phase opens with a number no lower than that of the one before, and with seats")
-    # The first phase in a ledger may come from another place, with what keys have asked in it.
+        raise LedgerRefused("a phase must have seats and a number that is not below that of the previous phase")
+    # The first phase of a ledger may come from another ledger, with the rows that keys have asked in it.
     return replace(state if state.phase is None else begin_phase(state, body.get("rows", {})), phase=phase)
 
 
 def _seat_arrivals(state: State, body: Mapping[str, Any], at: float) -> State:
-    """Seat arrivals. Neither seats nor no-quorums are given back, and a phase that is closed stays so."""
+    """Seat arrivals. Seats and no-quorums are never returned, and a closed phase stays closed."""
     phase = state.phase
     if phase is None or phase.number != int(body["phase"]) or phase.lost:
-        raise LedgerRefused("arrivals belong to the phase that is open")
+        raise LedgerRefused("arrivals must be of the open phase")
     arrived = replace(
         phase,
         taken=int(body["taken"]),
@@ -302,24 +302,24 @@ def _seat_arrivals(state: State, body: Mapping[str, Any], at: float) -> State:
         points=str(body["points"]),
     )
     if not phase.taken <= arrived.taken <= arrived.seats or arrived.met < phase.met:
-        raise LedgerRefused("seats that were taken, and no-quorums that were met, are never given back")
+        raise LedgerRefused("the numbers of taken seats and of no-quorums must not decrease")
     if phase.closed and (not arrived.closed or arrived.met != phase.met):
-        raise LedgerRefused("a phase that is closed stays closed until the next one")
+        raise LedgerRefused("a closed phase must stay closed until the next phase")
     return replace(state, phase=arrived)
 
 
 def _compact(state: State, body: Mapping[str, Any], at: float) -> State:
-    """Begin anew from the account as it is: a compaction changes none of it."""
+    """Continue from the state of a compaction, which must equal the present state."""
     if from_json(body["state"]) != state:  # proof: step 14
-        raise LedgerRefused("a compaction begins from another account than the entries add up to")
+        raise LedgerRefused("a compaction must have the account that the entries add up to")
     previous = state.compaction or Compaction(0, 0, "")
     compaction = Compaction(int(body["through"]), int(body["forgotten"]), str(body["parts"]))
     if not (previous.through < compaction.through and previous.forgotten <= compaction.forgotten <= compaction.through):
-        raise LedgerRefused("a compaction goes further than the one before it")
+        raise LedgerRefused("a compaction must go further than the previous one")
     if compaction.forgotten > previous.forgotten and state.phase is not None:
-        raise LedgerRefused("an everlasting model forgets its answers with each phase, and by nothing else")
+        raise LedgerRefused("a compaction of an everlasting model must not forget answers; each phase does")
     if int(body["answers_forgotten"]) < state.answers_forgotten:
-        raise LedgerRefused("answers that were forgotten are not remembered again")
+        raise LedgerRefused("the number of forgotten answers must not decrease")
     return replace(state, compaction=compaction, answers_forgotten=int(body["answers_forgotten"]))
 
 

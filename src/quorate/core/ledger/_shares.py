@@ -1,8 +1,8 @@
 """Keys and projects, and the share of the account that each may have. Pure functions, like the other rules.
 
-A key is a caller. Keys may belong to a project, which has a share of its own. A share limits rows, no-quorums and cost;
-shares may add up to more than there is, because the account itself is never overdrawn. What a request may turn out to
-need is set aside before anything is drawn for it: whatever dies meanwhile stays charged to the share.
+A key is a caller. Keys may belong to a project, which has a separate share. A share limits rows, no-quorums and cost.
+Shares may add up to more than the budget, because the account itself is never overdrawn. The most that a request may
+use is reserved before anything is drawn for it. If its process dies, the reservation stays charged to the share.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,14 +19,14 @@ Scope = Literal["ask", "budget", "admin"]
 SCOPES: tuple[Scope, ...] = ("ask", "budget", "admin")
 LIMITS = ("quota", "per_minute", "per_phase", "no_quorums", "cost")
 _MINUTE = 60
-_PARTS = 50  # of a share: no more than one is set aside for a request at a time, and a crash loses no more
+_PARTS = 50  # A request reserves at most this part of a share at a time, which limits the loss of a crash.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """What callers may have, None for no limit, and what they have had.
+    """The limits of callers, None for no limit, and their use so far.
 
-    `quota`, `per_minute` and `per_phase` are rows, and `cost` is in quanta of divergence.
+    `quota`, `per_minute` and `per_phase` limit rows, and `cost` limits quanta of divergence.
     """
 
     quota: int | None = None
@@ -45,7 +45,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Key(Share):
-    """An API key: who it is for, what it may do, and its share. Only hashes of its secrets are kept.
+    """An API key, with its name, its scopes and its share. Only hashes of its secrets are kept.
 
     After a rotation the `former` secret opens the same key until `former_until`.
     """
@@ -62,20 +62,20 @@ class Key(Share):
     former_until: float = 0.0
 
     def opens(self, at: float) -> bool:
-        """Return whether the key still opens anything at this time."""
+        """Return whether the key is valid at this time."""
         return not self.revoked and (self.expires is None or at < self.expires)
 
 
 @dataclass(frozen=True, slots=True)
 class Project(Share):
-    """A group of keys with one share among them."""
+    """A group of keys that use one share together."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """What a process has set aside for the callers that it is answering, since when: no-quorums and cost of each."""
+    """The reservations of a process for the callers that it answers: the no-quorums and the cost of each caller."""
 
     at: float
     callers: Mapping[str, tuple[int | None, int | None]]
@@ -100,7 +100,7 @@ def holds_from(documents: Mapping[str, Any]) -> dict[str, Hold]:
 
 
 def _parties(state: "State", caller: str) -> "Iterator[Share]":
-    """Yield whose shares a caller uses: its key's, and that of its project."""
+    """Yield the shares that a caller uses: that of its key and that of its project."""
     if (key := state.keys.get(caller)) is not None:
         yield key
         if key.project in state.projects:
@@ -138,9 +138,9 @@ def _in_minute(party: Share, at: float) -> int:
 
 
 def allow(state: "State", caller: str, rows: int, at: float, *, together: Mapping[str, int] | None = None) -> None:
-    """Raise where the share of this caller does not allow so many rows now. A caller without a key has no limit.
+    """Raise if the share of this caller does not allow this number of rows now. A caller without a key has no limit.
 
-    `together` are rows of other callers that are admitted together with it.
+    `together` has the rows of other callers that are admitted in the same batch.
     """
     for party in _parties(state, caller):
         members = _members(state, party) - {caller}
@@ -163,7 +163,7 @@ def allow(state: "State", caller: str, rows: int, at: float, *, together: Mappin
 
 
 def count_rows(state: "State", rows: Mapping[str, int], at: float) -> "State":
-    """Count rows that were admitted."""
+    """Count admitted rows."""
     for caller, count in rows.items():
         allow(state, caller, count, at)
         for party in _parties(state, caller):
@@ -180,17 +180,17 @@ def count_rows(state: "State", rows: Mapping[str, int], at: float) -> "State":
 
 
 def refund_rows(state: "State", rows: Mapping[str, int]) -> "State":
-    """Give quota back for rows that were refused."""
+    """Return quota for refused rows."""
     for caller, count in rows.items():
         for party in _parties(state, caller):
             if count < 0 or (isinstance(party, Key) and count > party.used):
-                raise LedgerRefused("more quota was returned than was used")
+                raise LedgerRefused("the returned quota must be at most the used quota")
             state = _change(state, party, used=max(0, party.used - count))
     return state
 
 
 def withdraw_rows(state: "State", rows: Mapping[str, int], minute: int) -> "State":
-    """Count rows that were admitted in this minute as if they had not come: nothing was answered for them."""
+    """Undo the count of rows that were admitted in this minute and got no answer."""
     state = refund_rows(state, rows)
     for caller, count in rows.items():
         for party in _parties(state, caller):
@@ -200,7 +200,7 @@ def withdraw_rows(state: "State", rows: Mapping[str, int], minute: int) -> "Stat
 
 
 def begin_phase(state: "State", rows: Mapping[str, int]) -> "State":
-    """Count the rows of a phase from nothing but those that were under way when it opened."""
+    """Reset the row counts of a phase to the rows that were in progress when it opened."""
     for party in (*state.keys.values(), *state.projects.values()):
         if party.in_phase:
             state = _change(state, party, in_phase=0)
@@ -214,14 +214,14 @@ def begin_phase(state: "State", rows: Mapping[str, int]) -> "State":
 
 
 def is_limited(state: "State", caller: str) -> bool:
-    """Return whether something must be set aside before anything is drawn for this caller."""
+    """Return whether a draw for this caller needs a reservation."""
     return any(party.no_quorums is not None or party.cost is not None for party in _parties(state, caller))
 
 
 def hold_for(state: "State", caller: str, rows: int, reserved: Mapping[str, Any], *, need: int = 0) -> SetAside:
-    """Return what can be set aside for new rows of a caller: at most a fiftieth of its share, but enough for one.
+    """Return the reservation for new rows of a caller: at most a fiftieth of its share, but enough for one row.
 
-    `reserved` is what this transaction has set aside so far, and `need` the most that one row may cost, if known.
+    `reserved` has the earlier reservations of this transaction, and `need` is the largest cost of a row, if known.
     """
     amounts: tuple[list[int], list[int]] = ([], [])  # no-quorums and cost that each party allows
     spent = False
@@ -239,12 +239,12 @@ def hold_for(state: "State", caller: str, rows: int, reserved: Mapping[str, Any]
 
 
 def _held_pairs(state: "State", members: set[str]) -> list[tuple[int | None, int | None]]:
-    """Return what is set aside for these callers: no-quorums and cost of each."""
+    """Return the reservations for these callers: the no-quorums and the cost of each."""
     return [pair for hold in state.holds.values() for name, pair in hold.callers.items() if name in members]
 
 
 def add_holds(state: "State", owner: str, reserved: Mapping[str, Any], at: float) -> "State":
-    """Set aside for a group of requests. What its owner had set aside for an earlier one was never settled."""
+    """Add the reservations for a batch; charge the unsettled reservations of its owner for an earlier batch."""
     if not reserved:
         return state
     state = drop_holds(state, owner)
@@ -256,13 +256,13 @@ def add_holds(state: "State", owner: str, reserved: Mapping[str, Any], at: float
 
 
 def _check_room(state: "State", caller: str, added: Sequence[int | None]) -> None:
-    """Refuse what was added where the share has no room for it. What was set aside under another limit may stay."""
+    """Refuse a new reservation beyond the share. Earlier reservations may exceed a limit that was lowered since."""
     for party in _parties(state, caller):
         pairs = _held_pairs(state, _members(state, party))
         for index, (limit, had) in enumerate(((party.no_quorums, party.met), (party.cost, party.spent))):
             aside = sum(pair[index] or 0 for pair in pairs)
             if limit is not None and added[index] and had + aside > limit:  # proof: step 12
-                raise LedgerRefused("more was set aside than the share has left")
+                raise LedgerRefused("a reservation must be at most the rest of the share")
 
 
 def _charge(state: "State", caller: str, met: int, cost: int) -> "State":
@@ -272,7 +272,7 @@ def _charge(state: "State", caller: str, met: int, cost: int) -> "State":
 
 
 def drop_holds(state: "State", owner: str | None = None) -> "State":
-    """Charge what a process set aside and never settled, or what all of them did: it may have been used."""
+    """Charge the unsettled reservations of a process, or of all processes, since they may have been used."""
     lost = [hold for name, hold in state.holds.items() if owner in (None, name)]
     if not lost:
         return state
@@ -284,7 +284,7 @@ def drop_holds(state: "State", owner: str | None = None) -> "State":
 
 
 def charge_used(state: "State", owner: str, used: Mapping[str, Any]) -> "State":
-    """Charge callers with what they have used, and let go of what was set aside for them by this process."""
+    """Charge callers for their use, and release the reservations of this process for them."""
     hold = state.holds.get(owner, Hold(0.0, {}))
     for caller, amounts in used.items():
         _check_within(amounts, hold.callers.get(caller, (None, None)))
@@ -297,22 +297,22 @@ def charge_used(state: "State", owner: str, used: Mapping[str, Any]) -> "State":
 def _check_within(used: Any, aside: Any) -> None:
     for amount, limit in zip(used, aside, strict=True):
         if amount < 0 or (limit is not None and amount > limit):
-            raise LedgerRefused("a caller used more of its share than was set aside for it")
+            raise LedgerRefused("the use of a caller must be at most its reservation")
 
 
 def _renew(state: "State", body: Mapping[str, Any], at: float) -> "State":
-    """Settle one request of a caller and set more aside for it."""
+    """Settle one request of a caller and reserve more for it."""
     owner, caller = str(body["owner"]), str(body["caller"])
     hold = state.holds.get(owner)
     if hold is None or caller not in hold.callers:
-        raise LedgerRefused("nothing was set aside for this caller")
+        raise LedgerRefused("a renewal must be of a caller with a reservation")
     _check_within(body["used"], body["settled"])
     sums = [
         None if had is None else had - (settled or 0) + (added or 0)
         for had, settled, added in zip(hold.callers[caller], body["settled"], body["held"], strict=True)
     ]
     if any(amount is not None and amount < 0 for amount in sums):
-        raise LedgerRefused("more was settled than was set aside")
+        raise LedgerRefused("the settled amount must be at most the reservation")
     state = _charge(state, caller, *map(int, body["used"]))
     callers = {**hold.callers, caller: (sums[0], sums[1])}
     state = replace(state, holds={**state.holds, owner: Hold(at, callers)})
@@ -321,14 +321,14 @@ def _renew(state: "State", body: Mapping[str, Any], at: float) -> "State":
 
 
 def _withdraw(state: "State", body: Mapping[str, Any], at: float) -> "State":
-    """Let go of requests that could not be answered: charge what may have been used, and nothing else."""
+    """Withdraw requests that could not be answered, and charge only the use that may have occurred."""
     state = charge_used(state, str(body["owner"]), body["used"])  # proof: step 12
     return withdraw_rows(state, body["rows"], int(body["minute"]))
 
 
 def _lose_hold(state: "State", body: Mapping[str, Any], at: float) -> "State":
     if body["owner"] not in state.holds:
-        raise LedgerRefused("nothing was set aside by this process")
+        raise LedgerRefused("a lost reservation must be one of this process")
     return drop_holds(state, body["owner"])
 
 
@@ -340,21 +340,21 @@ def _check_limits(state: "State", party: Share) -> None:
         raise InvalidInput("per_phase is for everlasting models: this one has no phases")
     if state.phase is not None and (party.no_quorums is not None or party.cost is not None):
         raise InvalidInput(
-            "an everlasting model hides what its queries were answered, and a limit that counts no-quorums would tell; "
+            "an everlasting model hides its answers, and a limit on no-quorums would reveal them; "
             "limit the rows that a key may ask in a phase (per_phase), which bounds its no-quorums too"
         )
 
 
 def _find_key(state: "State", id: Any) -> Key:
     if id not in state.keys:
-        raise InvalidInput(f"there is no key {id!r}; `quorate keys list` names them")
+        raise InvalidInput(f"there is no key {id!r}; `quorate keys list` lists the keys")
     return state.keys[id]
 
 
 def _add_key(state: "State", body: Mapping[str, Any], at: float) -> "State":
     (key,) = keys_from([body["key"]]).values()
     if key.id in state.keys:
-        raise InvalidInput(f"there is a key {key.id} already")
+        raise InvalidInput(f"the id of a new key must be new, got {key.id}")
     if not key.scopes or not set(key.scopes) <= set(SCOPES):
         raise InvalidInput(f"scopes must be some of {', '.join(SCOPES)}, got {', '.join(key.scopes) or 'none'}")
     return _with_key(state, key)
@@ -383,7 +383,7 @@ def _rotate_key(state: "State", body: Mapping[str, Any], at: float) -> "State":
 
 
 def _set_project(state: "State", body: Mapping[str, Any], at: float) -> "State":
-    """Make a project, or change its limits; what it has used stays counted."""
+    """Create a project, or change its limits; its use so far stays counted."""
     project = state.projects.get(body["name"], Project(name=str(body["name"])))
     changed = replace(project, **{name: value for name, value in body["values"].items() if name in LIMITS})
     _check_limits(state, changed)

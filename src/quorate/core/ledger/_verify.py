@@ -1,8 +1,8 @@
-"""Read a whole ledger and say what is wrong with it.
+"""Verify a whole ledger and report its problems.
 
-The entries are replayed through the rules and must end at the account that is kept; each must carry the keyed hash of
-itself and of all before it; answers and requests must be those that the entries were made with; and the ledger must
-have come at least as far as its marks say.
+Four things are checked. The entries, replayed through the rules, must end at the stored account. Each entry must carry
+the keyed hash of itself and of all earlier entries. Answers and requests must be those of their entries. And the ledger
+must have come at least as far as its marks.
 """
 
 import hmac
@@ -29,7 +29,7 @@ _PART = 2000  # entries read in one transaction: others need not wait long
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What was read, and what is wrong with it: nothing, where `problems` is empty."""
+    """The result of a verification. The ledger is sound if `problems` is empty."""
 
     entries: int
     head: str
@@ -39,11 +39,11 @@ class Verification:
 
     @property
     def sound(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether the ledger has no problems."""
         return not self.problems
 
     def has(self, mark: Mark) -> bool:
-        """Return whether the entries came to where a mark was made, on the same way."""
+        """Return whether the entries contain the entry of a mark, with the same hash."""
         since = mark.seq - 1 - len(self.compacted) // MAC_BYTES
         if since < 0:
             return mark.head[: 2 * MAC_BYTES] == _at(self.compacted, mark.seq - 1, MAC_BYTES)
@@ -55,11 +55,11 @@ def _at(hashes: bytes, index: int, length: int) -> str:
 
 
 def read_entries(store: Store, ledger: str, start: int = 1) -> Iterator[Entry]:
-    """Yield the entries of a ledger, oldest first; raise `LedgerRefused` where one is missing."""
+    """Yield the entries of a ledger, oldest first; raise `LedgerRefused` if one is missing."""
     while True:
         with store.transaction(ledger) as statements:
             part = _part(statements, ledger, start)
-        if part and part[0].seq != start:  # an export without them would look whole
+        if part and part[0].seq != start:  # An export without them would look complete.
             raise LedgerRefused(f"entry {start} is missing, or was compacted while this was read; read it again")
         yield from part
         if len(part) < _PART:  # not: until nothing is left, for others may write as fast as this reads
@@ -84,7 +84,7 @@ def _body(text: str) -> Any:
 
 
 class Given:
-    """The answers and requests that one entry gave, or several together."""
+    """The answers and requests of one entry, or of several."""
 
     __slots__ = ("answers", "requests")
 
@@ -127,9 +127,9 @@ def _read_answers(statements: Statements, ledger: str, first: int, last: int) ->
 
 
 class Replay:
-    """The entries so far, replayed: from the first one on, or from the last compaction.
+    """A replay of the entries, from the first one or from the last compaction.
 
-    `collect` is called with each entry that is sound, its hash, and what it gave.
+    `collect` is called with each sound entry and its answers and requests.
     """
 
     def __init__(self, ledger: str, key: bytes, *, collect: Callable[[Entry, Given], None] | None = None) -> None:
@@ -155,7 +155,7 @@ class Replay:
         return self.macs[-_MAC:].hex()
 
     def begin(self, store: Store) -> str | None:
-        """Read what is left of compacted entries, and return what is wrong with it."""
+        """Read the digests of compacted entries, and return their problem, if any."""
         with store.transaction(self.ledger) as statements:
             self._began = _began(statements, self.ledger, self.key)
             self.compaction = self._began[0]
@@ -178,11 +178,11 @@ class Replay:
         return None
 
     def is_outdated(self, statements: Statements) -> bool:
-        """Return whether entries or answers went since this began: what it finds wrong may have been right then."""
+        """Return whether entries or answers were removed since the replay began, so that a problem may be spurious."""
         return _began(statements, self.ledger, self.key) != self._began
 
     def advance(self, statements: Statements) -> str | None:
-        """Replay some entries, and return what is wrong with the first that is not sound."""
+        """Replay some entries, and return the problem of the first unsound entry, if any."""
         try:
             part = _part(statements, self.ledger, self.seq + 1)
         except (ValueError, TypeError):
@@ -196,7 +196,7 @@ class Replay:
         return None
 
     def _add(self, entry: Entry, answers: Given) -> str | None:
-        """Replay one entry, and return what is wrong with it."""
+        """Replay one entry, and return its problem, if any."""
         seq, body = self.seq + 1, entry.event.body
         if entry.seq != seq:
             return f"entry {seq} is missing"
@@ -218,14 +218,14 @@ class Replay:
         return problem
 
     def _compacts(self, entry: Entry) -> bool:
-        """Return whether this entry compacts those before it, and, where the replay began with it, into these parts."""
+        """Return whether this entry is a compaction, with the same parts as the one that the replay began with."""
         body = entry.event.body
         if entry.event.kind != "compacted" or body["through"] != entry.seq - 1:
             return False
         return self.compaction is None or bool(self.macs) or body["parts"] == self.compaction.parts
 
     def _check_answers(self, entry: Entry, answers: Given) -> str | None:
-        """Hold the answers that are kept against those that the entry was made with, or that were forgotten since."""
+        """Compare the stored answers with the digest of the entry, allowing for answers that were forgotten since."""
         rows = answers.rows(entry.event.at)
         if rows and "digest" not in entry.event.body:
             return f"answers claim to belong to entry {entry.seq}, which gave none"
@@ -241,16 +241,16 @@ class Replay:
         return None
 
     def result(self, *problems: str) -> Verification:
-        """Return what was read, and what is wrong with it."""
+        """Return the result of the replay, with these problems."""
         return Verification(
             entries=self.seq, head=self.head, problems=problems, macs=bytes(self.macs), compacted=bytes(self.compacted)
         )
 
 
 def _began(statements: Statements, ledger: str, key: bytes) -> tuple[Compaction | None, str]:
-    """Return what lets entries and answers go: the last compaction, and the file of the phase that was opened last.
+    """Return the last compaction and the file of the last opened phase, both of which remove entries or answers.
 
-    Nothing where the account cannot be read, which shows at the end.
+    If the account cannot be read, return neither; the end of the replay reports it.
     """
     try:
         state = Change.read(statements, ledger, key, Head()).state
@@ -260,7 +260,7 @@ def _began(statements: Statements, ledger: str, key: bytes) -> tuple[Compaction 
 
 
 def check_chain(store: Store, ledger: str, key: bytes, run_mac: Callable[..., str]) -> Verification:
-    """Replay the whole ledger. It stops at the first entry that is wrong."""
+    """Replay the whole ledger, up to the first unsound entry."""
     while True:
         replay = Replay(ledger, key)
         verification = _check_entries(store, replay, run_mac)
@@ -272,7 +272,7 @@ def check_chain(store: Store, ledger: str, key: bytes, run_mac: Callable[..., st
 
 
 def _part_rows(statements: Statements, ledger: str, part: Part) -> list[bytes]:
-    """Return the answers and requests that are kept of a part, as they count in its digest."""
+    """Return the stored answers and requests of a part, in the form of its digest."""
     entries = _read_answers(statements, ledger, part.first, part.last).values()
     return [row for answers in entries for row in answers.kept_rows()]
 
@@ -288,7 +288,7 @@ def _check_entries(store: Store, replay: Replay, run_mac: Callable[..., str]) ->
 
 
 def _secrets(statements: Statements, ledger: str) -> dict[str, int]:
-    """Return the secret noises that are kept, by their names."""
+    """Return the stored secret noises by name."""
     rows = statements.run("SELECT name, value FROM quorate_secret WHERE ledger = ?", (ledger,))
     return {name: int(value) for name, value in rows}
 
@@ -305,13 +305,13 @@ def phase_mac(key: bytes, ledger: str, number: int, noises: Noises) -> str:
 
 
 def noises_of(statements: Statements, ledger: str) -> Noises | None:
-    """Return the secret noises that are kept, or None where one is missing."""
+    """Return the stored secret noises of a phase, or None if one is missing."""
     noises = _secrets(statements, ledger)
     return (noises[NOISES[0]], noises[NOISES[1]]) if all(name in noises for name in NOISES) else None
 
 
 def check_end(statements: Statements, replay: Replay, run_mac: Callable[..., str]) -> Iterator[str]:
-    """Hold the account that is kept, and what lies beyond the last entry, against the entries."""
+    """Compare the stored account, and rows beyond the last entry, with the entries."""
     if replay.removed:
         yield f"answers of entry {replay.removed} were edited, added or removed"
     if replay.state is None:
@@ -330,7 +330,7 @@ def check_end(statements: Statements, replay: Replay, run_mac: Callable[..., str
 
 
 def _check_noises(statements: Statements, replay: Replay, state: State, run_mac: Callable[..., str]) -> Iterator[str]:
-    """Hold the secret noises that are kept against their keyed hashes in the account."""
+    """Compare the stored secret noises with their keyed hashes in the account."""
     runs = run_noises(statements, replay.ledger)
     if state.run != (run_mac(*runs) if runs else None):
         yield "the run's secret noise was edited or removed"
@@ -341,7 +341,7 @@ def _check_noises(statements: Statements, replay: Replay, state: State, run_mac:
 
 
 def _beyond(ledger: str, last: int) -> Iterator[tuple[str, tuple[Any, ...]]]:
-    """Yield statements that count answers of no entry. Each finds its rows by an index: there may be millions."""
+    """Yield statements that count rows without an entry. Each uses an index, since there may be millions of rows."""
     for table in ("quorate_answer", "quorate_request"):
         yield f"SELECT count(*) FROM {table} WHERE ledger = ? AND seq > ?", (ledger, last)  # noqa: S608
         yield f"SELECT count(*) FROM {table} WHERE ledger = ? AND seq < 0", (ledger,)  # noqa: S608
@@ -354,7 +354,7 @@ def _beyond(ledger: str, last: int) -> Iterator[tuple[str, tuple[Any, ...]]]:
 
 
 def check_marks(verification: Verification, marks: Sequence[Mark]) -> Verification:
-    """Hold the ledger against marks that were read before it."""
+    """Compare the ledger with marks that were read before it."""
     problems = list(verification.problems)
     if not problems:
         for mark in marks:
