@@ -313,7 +313,7 @@ def test_a_streamed_fit_tells_the_owner_all_problems_of_the_files_at_once(tmp_pa
     assert "column 'y': labels that are missing or none of the classes: 2" in told
 
 
-@pytest.mark.parametrize("method", ["linear", "subsample"])
+@pytest.mark.parametrize("method", ["linear", "tested", "subsample"])
 def test_the_owner_is_told_what_a_model_without_a_schema_does_not_read(method, tmp_path, capsys):
     """Linear models learn what the columns hold, and others take all of them as numbers."""
     path, rows = tmp_path / "visits.csv", range(3000)

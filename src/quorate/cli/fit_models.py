@@ -13,7 +13,16 @@ import numpy as np
 from quorate.cli.fit_methods import METHODS, Method
 from quorate.cli.options import make_concept, make_learner, split_list, two_numbers
 from quorate.cli.output import check_apart, printed_aside
-from quorate.cli.reading import Data, Tables, charge_and_fit, check_label, describe_columns, read_data, show_problems
+from quorate.cli.reading import (
+    Data,
+    Tables,
+    charge_and_fit,
+    check_label,
+    describe_columns,
+    read_data,
+    show_learned_problems,
+    show_problems,
+)
 from quorate.core.errors import InvalidInput
 from quorate.core.progress import progress
 from quorate.models.linear import PrivateLogisticRegression
@@ -64,9 +73,7 @@ def fit_table(name: str, tables: Tables, settings: dict[str, Any]) -> Fitted:
         notes["plan"] = None if plan is None else plan.as_dict()
     model = charge_and_fit(estimator(**arguments), account, data.X, data.y, **_fit_arguments(name, estimator, data))
     if is_learned:
-        kinds = model.schema_.columns
-        problems = find_problems(model.schema_, data.records)  # of numbers and dates: rare categories are left out
-        show_problems([problem for problem in problems if not isinstance(kinds[problem.column], Category)])
+        show_learned_problems(model.schema_, data.records)
         notes["columns_hidden_by_noise"] = list(model.schema_.learned.notes)
     return Fitted(model, data, notes, trusted, is_learned=is_learned, plan=plan or getattr(model, "plan_", None))
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from quorate.cli.fit import Output
 from quorate.cli.options import two_numbers
 from quorate.cli.output import check_new_folder, show_bill
-from quorate.cli.reading import Tables, read_data, warn_of_delta
+from quorate.cli.reading import Tables, read_data, show_learned_problems, warn_of_delta
 from quorate.cli.signatures import options_from, with_options
 from quorate.core.errors import InvalidInput
 from quorate.models import fitting
@@ -45,6 +45,8 @@ def fit_tested(tables: Tables, *, output: Output, **settings: Any) -> int:
         leave_out=[name for name in data.records.column_names if name not in used],
         **settings,
     )
+    if is_learned:
+        show_learned_problems(fitted.model.schema_, data.records)
     fitted.save(output.out)
     if output.json:
         show_bill(f"The model in {output.out}", _bill(fitted, output.out), as_json=True)

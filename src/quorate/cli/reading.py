@@ -16,7 +16,7 @@ from quorate.cli.options import split_list
 from quorate.cli.output import check_apart
 from quorate.core.checks import is_named_id
 from quorate.core.errors import InvalidInput
-from quorate.tables import MISSING_TEXTS, Label, Reading, Schema, read_table
+from quorate.tables import MISSING_TEXTS, Category, Label, Reading, Schema, read_table
 from quorate.tables.containers import open_columns, shown_names
 from quorate.tables.csv_records import Irregularities
 from quorate.tables.problems import OWNER_ALONE, Problem, find_problems
@@ -250,6 +250,12 @@ def show_problems(problems: Sequence[Problem]) -> None:
         print(
             "\n".join([f"quorate: {OWNER_ALONE}", *(f"  {line}" for line in _problem_lines(problems))]), file=sys.stderr
         )
+
+
+def show_learned_problems(schema: Schema, records: Any) -> None:
+    """Tell the owner which numbers and dates of the columns that a model has learned cannot be read."""
+    problems = find_problems(schema, records)
+    show_problems([problem for problem in problems if not isinstance(schema.columns[str(problem.column)], Category)])
 
 
 def _problem_lines(problems: Sequence[Problem]) -> Iterator[str]:
