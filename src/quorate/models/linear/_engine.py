@@ -98,19 +98,13 @@ def _width_of(problem: Problem) -> int:
 def fit(problem: Problem, private: PrivateSums, public: Floats | None, noisy: NoisyVectors) -> Fitted:
     """Return the fitted weights. Everything that `noisy` can pay for is released."""
     means, moved, usable = _compare_public(problem, private, public, noisy)
-    is_logistic = isinstance(means.family, Bernoulli)
-    made_error = _MADE_ERROR if is_logistic else _UNSURE_ERROR
-    steps, error = (_PUBLIC_STEPS, _PUBLIC_ERROR) if usable else (_MADE_STEPS, made_error)
-    points = public if usable and public is not None else _made_rows(problem, means, private, noisy)
-    run = _Run(problem, private, noisy, means=means, points=points, relearn=not usable and not is_logistic)
+    run = _start_run(problem, private, means, public if usable else None, noisy)
     # Clipping takes more off large counts than off small ones, so that sums of those would calibrate wrongly.
     calibrated = not usable and problem.outputs == 1 and not isinstance(means.family, Poisson)
     later = (_CALIBRATION * calibrated, _COMPARISON)
-    beliefs = run.steps(means.intercepts, (*steps, sum(later)), error, len(steps))
-    weights = np.array([belief.weights for belief in beliefs])
-    weights[:, 0] -= weights[:, 1:] @ run.centre
-    deviations = np.sqrt(np.array([belief.variances for belief in beliefs]))
-    covariances = np.array([belief.root[1:] @ belief.root[1:].T for belief in beliefs])
+    shares = _PUBLIC_STEPS if usable else _MADE_STEPS
+    beliefs = run.steps(means.intercepts, shares, later=sum(later))
+    weights, deviations, covariances = _weights_of(beliefs, run.centre)
     if calibrated:
         off, factor = _calibrate(run, weights[0], fraction=later[0] / sum(later))
         weights, deviations, covariances = weights * factor, deviations * factor, covariances * factor**2
@@ -118,8 +112,28 @@ def fit(problem: Problem, private: PrivateSums, public: Floats | None, noisy: No
     constant = not _is_better(weights, means.intercepts, run)
     if constant:
         weights[:, 0], weights[:, 1:], deviations[:, 1:], covariances = means.intercepts, 0.0, 0.0, 0 * covariances
-    found = (run.family, moved, usable, len(steps), run.directions, constant)
+    found = (run.family, moved, usable, len(shares), run.directions, constant)
     return Fitted(weights, deviations, covariances, run.centre, *found)
+
+
+def _start_run(
+    problem: Problem, private: PrivateSums, means: "_Means", public: Floats | None, noisy: NoisyVectors
+) -> "_Run":
+    """Return the run by public rows, or by made ones where no public rows stand for private ones."""
+    if public is not None:
+        return _Run(problem, private, noisy, means=means, points=public, error=_PUBLIC_ERROR, relearn=False)
+    is_logistic = isinstance(means.family, Bernoulli)
+    points = _made_rows(problem, means, private, noisy)
+    error = _MADE_ERROR if is_logistic else _UNSURE_ERROR
+    return _Run(problem, private, noisy, means=means, points=points, error=error, relearn=not is_logistic)
+
+
+def _weights_of(beliefs: Sequence[Belief], centre: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return weights of rows that are not centred, their standard deviations, and the covariances of the slopes."""
+    weights = np.array([belief.weights for belief in beliefs])
+    weights[:, 0] -= weights[:, 1:] @ centre
+    deviations = np.sqrt(np.array([belief.variances for belief in beliefs]))
+    return weights, deviations, np.array([belief.root[1:] @ belief.root[1:].T for belief in beliefs])
 
 
 def _compare_public(
@@ -271,9 +285,11 @@ class _Run:
         *,
         means: "_Means",
         points: Floats,
+        error: float,
         relearn: bool,
     ) -> None:
         family = means.family
+        self.error = error  # of what is measured, that the geometry of the points may be wrong by
         self.relearn = relearn  # the variances of the weights after every step, and not after the first alone
         self.problem, self.private, self.noisy, self.family = problem, private, noisy, family
         self.points, self.centre = points, exact_features(points.mean(axis=0))
@@ -282,15 +298,15 @@ class _Run:
         self.spread_doubt = means.spread_doubt
         self.directions: list[int] = []
 
-    def steps(self, intercepts: Sequence[float], shares: Sequence[float], error: float, number: int) -> list[Belief]:
-        """Return the belief about each output after so many steps; shares beyond them are left for later."""
+    def steps(self, intercepts: Sequence[float], shares: Sequence[float], *, later: float) -> list[Belief]:
+        """Return the belief about each output after a step for each share of the budget; `later` is not spent."""
         variances = [self._usual() for _ in intercepts]
         beliefs = [Belief.before(intercept, self._usual()) for intercept in intercepts]
         earlier = [belief.weights for belief in beliefs]
         history: list[list[tuple[Floats, Measurement]]] = [[] for _ in intercepts]
-        for index in range(number):
-            fraction = shares[index] / sum(shares[index:]) if index < len(shares) - 1 else 1.0
-            plans = self._plans(beliefs, fraction, error)
+        for index, share in enumerate(shares):
+            fraction = share / (sum(shares[index:]) + later)
+            plans = self._plans(beliefs, fraction)
             gradients, noises, miss = self._measure(plans, fraction)
             if index:
                 ends = zip(earlier, beliefs, gradients, noises, plans, strict=True)
@@ -298,14 +314,19 @@ class _Run:
             earlier = [belief.weights for belief in beliefs]
             for output, measurement in enumerate(zip(gradients, plans, strict=True)):
                 history[output].append(measurement)
-                if index and not self.relearn:
-                    beliefs[output] = self._learn(beliefs[output], history[output][-1:])
-                    continue
-                learned = self._with_evidence(intercepts[output], variances[output], history[output])
+                learned = self._learn_step(beliefs[output], intercepts[output], variances[output], history[output])
                 beliefs[output], variances[output] = learned
             if self.miss_weight:
                 self._learn_spread(*miss)
         return beliefs
+
+    def _learn_step(
+        self, belief: Belief, intercept: float, variances: Floats, seen: Sequence[tuple[Floats, Measurement]]
+    ) -> tuple[Belief, Floats]:
+        """Return the belief after the last measurement, and the variances, chosen by the first one or by all."""
+        if len(seen) > 1 and not self.relearn:
+            return self._learn(belief, seen[-1:]), variances
+        return self._with_evidence(intercept, variances, seen)
 
     def _learn_spread(self, miss: float, noise: float) -> None:
         """Move the spread of residuals towards the one that was measured, the more the less is known of it."""
@@ -315,13 +336,13 @@ class _Run:
         self.family = self.family.with_spread(min(max(factor, 1 / _MOST_SPREAD_CHANGE), _MOST_SPREAD_CHANGE))
         self.spread_doubt = (1 - gain) * doubt
 
-    def _plans(self, beliefs: Sequence[Belief], fraction: float, error: float) -> list[Measurement]:
+    def _plans(self, beliefs: Sequence[Belief], fraction: float) -> list[Measurement]:
         """Return what is to be measured of each output."""
         self.radius = 1.0 if len(beliefs) == 1 else _JOINT * float(np.sqrt(len(beliefs)))
         scale = self.private.scale(self.noisy, fraction) * self.radius * float(np.hypot(1.0, self.miss_weight))
         units = self.private.units
         return [
-            choose_measurement(belief, self.sample, self.family, units=units, scale=scale, error=error)
+            choose_measurement(belief, self.sample, self.family, units=units, scale=scale, error=self.error)
             for belief in beliefs
         ]
 
