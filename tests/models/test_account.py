@@ -110,7 +110,7 @@ def test_classifiers_and_releases_share_an_account(account, tmp_path):
     assert str(account.total) in linear.claim_
     classifier.fit(X, y)  # on its own budget
     assert str(account.total) not in classifier.claim_
-    with pytest.raises(InvalidInput, match="not charged to an account"):
+    with pytest.raises(InvalidInput, match="cannot be charged to an account"):
         account.fit(object(), X)
 
 
@@ -162,7 +162,7 @@ def test_an_interrupted_fit_says_that_the_account_stays_charged(kind, account, m
 
 def test_an_account_of_people_takes_no_release_of_records(tmp_path):
     account = Account(tmp_path / "account", epsilon=2.0, unit="person")
-    with pytest.raises(InvalidInput, match="about people"):
+    with pytest.raises(InvalidInput, match="protects persons"):
         QueryRelease(**PLAIN, account=account).fit(TABLE)
     QueryRelease(**PLAIN, account=account).fit(TABLE, groups=np.arange(400) // 2)
     assert account.left()[0] == pytest.approx(1.0)
@@ -171,7 +171,7 @@ def test_an_account_of_people_takes_no_release_of_records(tmp_path):
 
 def test_an_account_stays_as_it_was_opened(account, tmp_path):
     for settings in ({"epsilon": 2.0}, {"epsilon": 1.0, "delta": 1e-5}, {"unit": "person"}):
-        with pytest.raises(InvalidInput, match="stays as it is"):
+        with pytest.raises(InvalidInput, match="these values or with none"):
             Account(tmp_path / "account", **settings)
     with pytest.raises(InvalidInput, match="no account yet"):
         Account(tmp_path / "other")
@@ -179,7 +179,7 @@ def test_an_account_stays_as_it_was_opened(account, tmp_path):
         Account(tmp_path / "other", epsilon=1.0, unit="house")
     release = QueryRelease(**PLAIN, epsilon=0.5, account=account).fit(TABLE)
     release.publish(tmp_path / "published")
-    with pytest.raises(InvalidInput, match="no account"):
+    with pytest.raises(InvalidInput, match="must be an account"):
         Account(tmp_path / "published")
     manifest = tmp_path / "account" / "manifest.json"
     manifest.write_text(manifest.read_text().replace('"epsilon": 1.0', '"epsilon": 9.0'))

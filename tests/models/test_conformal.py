@@ -377,7 +377,7 @@ def test_a_model_of_named_columns_is_asked_by_name():
         ({"miscoverage": 1.0}, "miscoverage must be below 1"),
         ({"epsilon": -1.0}, "epsilon must be a positive"),
         ({"per_person": "last"}, "per_person must be one of"),
-        ({"per_person": "first"}, "per_person is for groups"),
+        ({"per_person": "first"}, "per_person='first' requires groups"),
     ],
 )
 def test_what_cannot_be_is_refused_before_a_row_is_read(change, text):
@@ -390,11 +390,11 @@ def test_other_refusals():
     X, y = np.zeros((500, 1)), np.zeros(500)
     with pytest.raises(InvalidInput, match="largest_error"):
         ConformalRegressor(IDENTITY).fit(X, y)
-    with pytest.raises(InvalidInput, match="takes 1 features and the rows have 2"):
+    with pytest.raises(InvalidInput, match="must have 1 features like the model, got 2"):
         ConformalRegressor(IDENTITY, largest_error=1.0).fit(np.zeros((500, 2)), y)
     private = PrivateClassifier(epsilon=2.0, teachers=20, queries=10, aggregator="noisy_max", classes=[0, 1])
     private.fit(np.arange(200.0)[:, np.newaxis], np.arange(200) % 2)
-    with pytest.raises(InvalidInput, match="it is not published"):
+    with pytest.raises(InvalidInput, match="give a published model"):
         ConformalClassifier(private).fit(X, np.zeros(500, dtype=int))
 
 
@@ -479,7 +479,7 @@ def test_a_cell_that_is_none_of_the_grid_is_refused(tmp_path):
     folder = save(a_regressor(), tmp_path / "bands")
     manifest = json.loads((folder / "manifest.json").read_text())
     (folder / "manifest.json").write_text(json.dumps(manifest | {"cell": manifest["quantile"]["cells"]}))
-    with pytest.raises(InvalidInput, match="none of the grid"):
+    with pytest.raises(InvalidInput, match="outside the grid"):
         load(folder)
 
 
@@ -565,7 +565,7 @@ def test_from_a_table_to_served_intervals_on_the_command_line(tmp_path, capsys, 
     assert "classes" not in bill
     fit = "fit conformal b.csv --model line --label cost --out bands"
     assert main(fit.split()) == 1
-    assert "largest_error must be a public number" in capsys.readouterr().err
+    assert "largest_error must be a public upper bound" in capsys.readouterr().err
     bill = run_json(f"{fit} --largest-error 1000")
     assert (bill["label"], bill["units"], bill["delta"]) == ("cost", 2000, 0.0)
     assert 7 < bill["width"] < 16  # 1.645 * 5 is what the noise of the costs alone asks for

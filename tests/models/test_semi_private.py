@@ -256,7 +256,7 @@ def test_data_that_say_little_give_some_hypothesis_and_the_same_guarantee(X, y):
         ({}, {}, "needs public points"),
         ({"mode": "label-private"}, {"public": [[1.0]]}, "leave public out"),
         ({"points": 0}, {"public": [[1.0]]}, "points must be a whole number of at least 1"),
-        ({"records_per_person": 2}, {"public": [[1.0]]}, "records_per_person is for groups"),
+        ({"records_per_person": 2}, {"public": [[1.0]]}, "records_per_person requires groups"),
         ({"epsilon": 0.0}, {"public": [[1.0]]}, "epsilon must be a positive finite number"),
         ({"delta": 1.0}, {"public": [[1.0]]}, "delta"),
         ({"classes": [0, 1, 2]}, {"public": [[1.0]]}, "tells two classes apart, not 3"),

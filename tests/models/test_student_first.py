@@ -307,7 +307,7 @@ OTHER_FEATURES = LogisticRegression().fit([[0.0], [1.0]], ["no", "yes"])
         ({"classes": ["no", "yes", "maybe"], "student": OTHER_LABELS}, InvalidInput, "student has labels that were"),
         ({"student": None}, InvalidInput, "student must be a fitted classifier, not NoneType"),
         ({"student": LogisticRegression()}, InvalidInput, "student must be fitted already"),
-        ({"student": OTHER_FEATURES}, InvalidInput, "student takes 1 features and the records have 2"),
+        ({"student": OTHER_FEATURES}, InvalidInput, "student must take 2 features like the records, got 1"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )

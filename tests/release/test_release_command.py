@@ -287,19 +287,19 @@ def test_queries_of_boxes_and_halfspaces():
     [half] = parse_queries(["1,-0.5>2"], Halfspaces(2))
     assert half.predict([[3.0, 1.0], [2.0, 1.0]]).tolist() == [1, 0]
     for wrong in ("1:2", "2:1,0:1", "a:b,c:d", "1,2"):
-        with pytest.raises(InvalidInput, match="a box is asked"):
+        with pytest.raises(InvalidInput, match="a box must have"):
             parse_queries([wrong], Boxes(2))
     [half] = parse_queries(["1/3, 1e-2 > 1"], Halfspaces(2))
     assert half.predict([[3.0, 0.0], [3.0, 1.0]]).tolist() == [0, 1]
     for wrong in ("0,0>1", "1>2", "1,2", "a,b>c", "1/0,1>0", "nan,1>0", "1e999999999,1>0", "1,1>1e-999999999"):
-        with pytest.raises(InvalidInput, match="a halfspace is asked"):
+        with pytest.raises(InvalidInput, match="a halfspace must have"):
             parse_queries([wrong], Halfspaces(2))
     assert Subject.parse("boxes: x , y").names == ("x", "y")
 
 
 def test_no_text_of_a_query_ends_in_another_error_than_its_own():
     workload, columns = Workload.thresholds("age"), {"age": {"cuts": [18, 65]}}
-    with pytest.raises(InvalidInput, match="must be readable"):
+    with pytest.raises(InvalidInput, match="must be a JSON object"):
         parse_queries(['{"age":' * 100_000], workload)
     domain = make_domain(workload, None, columns)
     beyond = parse_queries([f'{{"age": 1{"0" * 400}}}', '{"age": Infinity}'], workload)
@@ -399,7 +399,7 @@ def test_a_growing_table_is_released_after_each_update(data, tmp_path, capsys):
     assert (bills[0]["update"], bills[0]["number"], bills[0]["records"]) == ("feb", 2, 12_012)
     assert bills[0]["answers"] == bills[1]["answers"]
     code, _, error = run(capsys, *later, "--update", "mar", "--out", tmp_path / "mar")
-    assert (code, "all 2 updates" in error) == (1, True)
+    assert (code, "all 2 declared updates" in error) == (1, True)
     code, _, error = run(capsys, *later, "--update", "mar", "--out", tmp_path / "mar", "--epsilon", "2")
     assert (code, "--epsilon does nothing" in error) == (1, True)
     code, _, error = run(capsys, folder, "--ask", '{"sex": "f"}')

@@ -395,11 +395,11 @@ def test_what_is_refused_names_no_record():
         make_cover(Thresholds(), [1.0]).find([Interval(0.0, 1.0)])
     with pytest.raises(InvalidInput, match="both_directions"):
         make_cover(Thresholds(), [1.0]).find([Threshold(0.0, upward=False)])
-    with pytest.raises(InvalidInput, match="not NaN"):
+    with pytest.raises(InvalidInput, match="got NaN"):
         make_cover(Thresholds(), [1.0]).find([Threshold(math.nan)])
-    with pytest.raises(Infeasible, match="in the plane, not in 3"):
+    with pytest.raises(Infeasible, match="must have 2 dimensions, got 3"):
         make_cover(Halfspaces(3), np.eye(3))
-    with pytest.raises(Infeasible, match="up to 3 dimensions, not 4"):
+    with pytest.raises(Infeasible, match="at most 3 dimensions, got 4"):
         make_cover(Boxes(4), np.eye(4))
     with pytest.raises(Infeasible, match="pass fewer public points"):
         make_cover(Boxes(3), np.random.default_rng(0).normal(size=(500, 3)))

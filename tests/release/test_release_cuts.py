@@ -258,7 +258,7 @@ def test_columns_of_json_groups_and_an_account_work(tmp_path):
             lambda: QueryRelease(
                 Workload.marginals(1), columns=Columns(COLUMNS.kinds, constraints=["gain >= 0"]), engine="residual"
             ),
-            "a constraint is about 'gain', which has no cuts",
+            "'gain' of a constraint must have declared cuts",
         ),
         (lambda: QueryRelease(Workload.marginals(2), columns=COLUMNS, epsilon=1e-12), "cannot answer"),
         (lambda: QueryRelease(Workload.marginals(2), columns=COLUMNS, epsilon=1e5), "smaller epsilon"),

@@ -227,7 +227,7 @@ def test_updates_grow_and_the_same_name_is_answered_as_it_was():
     assert [one.records_ for one in made] == [400, 800, 1200]
     assert release.updates_ == ["jan", "feb", "mar"]
     assert release.update("feb", month(9)).answer() == made[1].answer()
-    with pytest.raises(BudgetSpent, match="all 3 updates"):
+    with pytest.raises(BudgetSpent, match="all 3 declared updates"):
         release.update("apr", month(4))
     assert made[1].update_.number == 2
     assert "all 3 updates together" in made[1].claim_ == release.claim_
@@ -359,7 +359,7 @@ def test_what_was_not_paid_for_is_not_measured(tmp_path, monkeypatch):
     ("settings", "match"),
     [
         ({"updates": 0}, "updates"),
-        ({"engine": "weights"}, "measures once"),
+        ({"engine": "weights"}, "engine must be 'auto' or one of"),
         ({"records_per_person": 0}, "records_per_person"),
         ({"error": "mean", "workload": Workload.thresholds("town")}, "marginals"),
     ],
@@ -372,8 +372,8 @@ def test_what_cannot_be_declared_is_refused(settings, match):
 def test_what_cannot_be_an_update_is_refused_before_anything_is_spent():
     release = growing()
     for name, table, groups, match in [
-        ("", month(1), None, "name of its own"),
-        (3, month(1), None, "name of its own"),
+        ("", month(1), None, "name must be a text"),
+        (3, month(1), None, "name must be a text"),
         ("1", month(1), ["a"] * 400, "groups"),
         ("1", {"sex": ["f"]}, None, "town"),
     ]:

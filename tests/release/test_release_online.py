@@ -136,7 +136,7 @@ def test_a_ledger_carries_it_over_a_restart(tmp_path):
         OnlineRelease(Thresholds(), **settings).fit(private, moved)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "note.txt").write_text("mine")
-    for wrong, text in ((tmp_path / "full", "something else"), (tmp_path / "no" / "where", "cannot be")):
+    for wrong, text in ((tmp_path / "full", "must be empty"), (tmp_path / "no" / "where", "cannot be")):
         with pytest.raises(InvalidInput, match=text):
             OnlineRelease(Thresholds(), **{**settings, "ledger": wrong}).fit(private, public)
 
@@ -175,7 +175,7 @@ def test_two_processes_over_one_ledger_forget_no_measurement(looks, tmp_path, mo
     [
         ({"delta": 0.0}, [1.0] * 100, [1.0], InvalidInput, "delta"),
         ({"alpha": 0.0}, [1.0] * 100, [1.0], InvalidInput, "alpha"),
-        ({"alpha": 0.01}, [1.0] * 100, [1.0], Infeasible, "less than 2"),
+        ({"alpha": 0.01}, [1.0] * 100, [1.0], Infeasible, "at least 2 records"),
         ({"alpha": 0.05}, [1.0] * 1000, [1.0], Infeasible, "cannot tell"),
         ({}, [1.0] * 100, None, InvalidInput, "public"),
         ({}, [], [1.0], InvalidInput, "at least one"),

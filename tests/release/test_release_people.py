@@ -108,7 +108,7 @@ def test_a_release_of_people_says_so_in_its_claim_and_its_files(tmp_path):
     assert (again.unit_, again.claim_) == (release.unit_, release.claim_)
     manifest = json.loads((tmp_path / "published" / "manifest.json").read_text())
     (tmp_path / "published" / "manifest.json").write_text(json.dumps({**manifest, "unit": "household"}))
-    with pytest.raises(InvalidInput, match="unit of privacy that this version does not know"):
+    with pytest.raises(InvalidInput, match="unit in the manifest"):
         QueryRelease.load(tmp_path / "published")
 
 

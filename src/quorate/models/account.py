@@ -1,4 +1,4 @@
-"""One account for everything that is released about the same people: a total that several models draw on.
+"""A shared privacy budget: a total (epsilon, delta) that several models of the same people draw on.
 
 Each model declares its own (epsilon, delta) and is charged for all of it before anything is drawn. It is refused if the
 total would be exceeded. Epsilons add up, and so do deltas, for any models and any order of queries (release/PROOF.md,
@@ -38,7 +38,7 @@ class Account:
         The total. For an existing account, give the same values or none.
     unit
         What is protected: "record" (the default) or "person". An account of persons refuses a model that protects only
-        records. The unit of an existing account stays as it is, too.
+        records. The unit of an existing account cannot change.
 
     >>> import tempfile
     >>> from quorate import QueryRelease, Workload
@@ -64,14 +64,14 @@ class Account:
         unit: Unit | None = None,
     ) -> None:
         if unit not in (None, "record", "person"):
-            raise InvalidInput(f"unit must be 'record' or 'person', not {unit!r}")
+            raise InvalidInput(f"unit must be 'record' or 'person', got {unit!r}")
         path = Path(folder)
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             self._folder = _open_account(path)
             self.ledger: ledgers.Ledger = self._folder.ledger()
         else:
             if epsilon is None:
-                raise InvalidInput(f"{path} holds no account yet: epsilon= and delta= say the total of a new one")
+                raise InvalidInput(f"{path} holds no account yet; give epsilon= and delta=, the total of a new one")
             total = epsilon, 1e-6 if delta is None else delta
             self._folder, self.ledger = _create_account(path, *total, unit or "record")
         manifest = self._folder.manifest
@@ -80,7 +80,7 @@ class Account:
         if epsilon not in (None, self.epsilon) or delta not in (None, self.delta) or unit not in (None, self.unit):
             self.close()
             claim = f"({self.epsilon:g}, {self.delta:g}) for each {self.unit}"
-            raise InvalidInput(f"{path} holds an account of {claim}, which stays as it is")
+            raise InvalidInput(f"{path} holds an account of {claim}; open it with these values or with none")
 
     @classmethod
     def of(cls, account: "Account | str | Path") -> "Account":
@@ -89,7 +89,7 @@ class Account:
 
     @property
     def total(self) -> Total:
-        """The words about the account in a claim."""
+        """The clause of a claim that names the account."""
         return Total(self.epsilon, self.delta, self.unit)
 
     def left(self) -> tuple[float, float]:
@@ -110,7 +110,7 @@ class Account:
         """
         if self.unit == "person" and unit != "person":
             raise InvalidInput(
-                "this account is about people, and protects all records of each: say whose records they are (groups=)"
+                "this account protects persons with all their records; give the person of each row as groups="
             )
         try:
             self.ledger.budget().spend(Cost(epsilon, delta))
@@ -127,7 +127,7 @@ class Account:
         try:
             yield
         except KeyboardInterrupt as error:
-            error.__notes__ = [_STAYS]  # what is done within knows of no account, and says that nothing is spent
+            error.__notes__ = [_STAYS]  # inner notes say that nothing is spent, and do not know the account
             raise
 
     def fit(self, model: Model, *records: Any, groups: Any = None, **options: Any) -> Model:
@@ -156,11 +156,11 @@ class Account:
     def check_claim(self, model: Any) -> None:
         """Refuse a model whose epsilon and delta do not cover all of a unit: `fit` charges exactly those."""
         if not isinstance(model, SavedModel):
-            raise InvalidInput(f"a {type(model).__name__} is not charged to an account, which takes models of Quorate")
+            raise InvalidInput(f"a {type(model).__name__} cannot be charged to an account; use a model of Quorate")
         model.check_chargeable()  # proof: step 8 of release/PROOF.md
 
     def __deepcopy__(self, memo: Any) -> "Account":
-        return self  # scikit-learn copies what is set of an estimator, and an account has no copies
+        return self  # scikit-learn clones parameters, and an account must not be copied
 
     def close(self) -> None:
         """Close the ledger."""
@@ -170,7 +170,7 @@ class Account:
 def _open_account(path: Path) -> PrivateFolder:
     folder = open_folder(path)
     if folder.kind != KIND or not isinstance(folder, PrivateFolder):
-        raise InvalidInput(f"{path} holds a model of kind {folder.kind!r}, and no account")
+        raise InvalidInput(f"{path} must be an account, got a model of kind {folder.kind!r}")
     return folder
 
 
@@ -178,7 +178,7 @@ def _create_account(path: Path, epsilon: float, delta: float, unit: str) -> tupl
     epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta)
     manifest = {"epsilon": epsilon, "delta": delta, "unit": unit}
     folder = PrivateFolder.create(path, KIND, manifest, {})
-    # At order infinity costs are epsilons. All of delta is set aside for theirs, and a budget has a little more.
+    # At order infinity costs are epsilons. The slack holds the deltas of all models, so the budget has a little more.
     account = Budget(epsilon=epsilon, delta=math.nextafter(delta, 1.0) if delta else 0.0, order=math.inf, slack=delta)
     ledger = ledgers.Ledger.create(path / "ledger.sqlite", account, fingerprint=folder.fingerprint)
     folder.seal()

@@ -3,7 +3,7 @@
     QueryRelease             all answers, published once; afterwards anyone may query, at no privacy cost
     GrowingRelease           a table that grows by updates, released after each, for one budget over all of them
     OnlineRelease            one query at a time, paid for only if public data and earlier answers are clearly wrong
-    Workload, Columns        the queries of a table, and what is publicly known about its columns
+    Workload, Columns the queries of a table, and public declarations of its columns
     ENGINES                  the ways to turn counts into released answers
 
 Each step is a module: `cover` and `workloads` make cells and queries from public information, and put records into

@@ -44,7 +44,7 @@ _LARGEST = 2**60  # entries that are measured
 
 @dataclass(frozen=True)
 class Plan:
-    """What is measured after every update, and with which noise: fixed by the first, from public numbers alone."""
+    """The measurements and the noise of every update, fixed by the first update from public numbers alone."""
 
     engine: str
     planned: Planned
@@ -71,7 +71,7 @@ class GrowingRelease(SavedModel):
     engine
         "auto" or the name of an engine that measures once: "levels", "plain", "prefix", "residual", "reweighting".
     columns, public
-        What is known about the table, as for `QueryRelease`. It stays the same for all updates.
+        Public declarations and records, as for `QueryRelease`. They stay the same for all updates.
     records_per_person
         None: the record is protected, even if a person has more than one. A number k: the person is protected, and the
         first k records of each person are counted, over all updates; `groups` then names the person of each record in
@@ -81,9 +81,9 @@ class GrowingRelease(SavedModel):
     account
         An `Account`, or its folder: a total that all updates together draw on once, before the first.
     domain
-        The cells and queries, if they are already known: for a release that is loaded.
+        The cells and queries of a loaded release. Leave it out otherwise.
 
-    `updates_` lists the updates so far; `claim_` is the guarantee, `unit_` what is protected, `budget_` the account.
+    `updates_` lists the updates so far; `claim_` is the guarantee, `unit_` the unit of privacy, `budget_` the account.
 
     >>> from quorate.release import Workload
     >>> growing = GrowingRelease(Workload.marginals(1), updates=24, columns={"kind": ["a", "b"]})
@@ -130,7 +130,7 @@ class GrowingRelease(SavedModel):
             names = ", ".join(
                 name for name, candidate in sorted(ENGINES.items()) if isinstance(candidate, MeasuringEngine)
             )
-            raise InvalidInput(f"engine must be 'auto' or one that measures once ({names}), not {engine!r}")
+            raise InvalidInput(f"engine must be 'auto' or one of {names}, got {engine!r}")
         records_counted = 1 if records_per_person is None else check_count("records_per_person", records_per_person)
         self.error, self.error_weights, self.target = error, error_weights, target
         self.domain_ = make_domain(subject, public, columns) if domain is None else domain
@@ -172,12 +172,12 @@ class GrowingRelease(SavedModel):
     def check_movable(self) -> None:
         """Refuse a release without an update, and one that has a folder."""
         if self.plan_ is None:
-            raise InvalidInput("a growing release is saved after its first update, which says what is measured")
+            raise InvalidInput("a growing release cannot be saved before its first update; call update first")
         if self._store is not None:
-            raise InvalidInput("this release has a folder already, and goes on there; load it from there")
+            raise InvalidInput("this release has a folder already; load it from there")
 
     def to_state(self) -> State:
-        """Return what the release is about, its guarantee, and what is measured; each update has a file of its own."""
+        """Return the subject, the guarantee and the measurements; each update is in a separate file."""
         plan, weights = self.plan_, self.error_weights
         assert plan is not None
         about, arrays = self.domain_.to_state()
@@ -197,7 +197,7 @@ class GrowingRelease(SavedModel):
 
     def move_to(self, folder: PrivateFolder) -> None:
         """Continue from a new folder, which has a file of each update. The whole account is charged."""
-        with self._lock:  # an update that is made meanwhile would not be in the folder, and be drawn again from there
+        with self._lock:  # an update during the move would be missing from the folder, and drawn again from there
             self.check_movable()
             ledger = folder.create_ledger(self.budget_)
             store = UpdateFiles(folder.path, ledger)
@@ -227,7 +227,7 @@ class GrowingRelease(SavedModel):
 
     def _update(self, name: str, private: Any, groups: Any) -> QueryRelease:
         if not isinstance(name, str) or not name.strip():
-            raise InvalidInput('an update has a name of its own, such as "2024-01"')
+            raise InvalidInput('name must be a text that names one update, such as "2024-01"')
         if name in self.updates_:
             return self._make_release(self.updates_.index(name) + 1)
         self._check_new(groups)
@@ -244,29 +244,27 @@ class GrowingRelease(SavedModel):
         if self._store is not None:
             self._store.keep(len(self._kept) + 1, update)  # before its answers leave
         self.plan_ = plan
-        self._counted.remember(people)  # First: an interruption here must not leave people that count anew.
+        self._counted.remember(people)  # First, since an interruption here must not let people be counted again.
         self._kept.append(update)
         return self._make_release(len(self._kept))
 
     def _check_new(self, groups: Any) -> None:
         """Refuse an update beyond those declared, and one with groups where none were declared."""
         if len(self._kept) == self.updates:
-            raise BudgetSpent(f"all {self.updates} updates that were declared are made: begin another release")
+            raise BudgetSpent(f"all {self.updates} declared updates are released; start another release")
         if (groups is None) != (self.records_per_person is None):
-            raise InvalidInput(
-                "groups says whose records they are, where records_per_person was declared, and only there"
-            )
+            raise InvalidInput("groups= must be given exactly where records_per_person was declared")
 
     def _check_measurement(self, plan: Plan, records: int) -> Measurement:
-        """Return what the plan measures; refuse what was not paid for, and counts that are not exact."""
+        """Return the planned measurement; refuse an unpaid one, and counts too large to be exact."""
         measurement = self._measurement(plan)
         if self._paid(measurement, plan.sums) != plan.mechanism.squared_sensitivities:  # proof: step 7
             raise InvalidInput(
-                "this version of quorate would measure something else than the updates so far have paid for: go on "
-                "with the version that began this release, or begin another"
+                "this version of quorate measures other queries than the earlier updates have paid for; continue "
+                "with the version that began this release, or start another"
             )
         if measurement.largest * int(plan.sums.coefficients.max()) * self._records(records) >= _LARGEST:
-            raise Infeasible("these counts are too large to be measured exactly; use fewer records or cells")
+            raise Infeasible("counts must stay below 2**60 to be measured exactly; use fewer records or cells")
         return measurement
 
     def close(self) -> None:
@@ -275,7 +273,7 @@ class GrowingRelease(SavedModel):
             self._store.close()
 
     def _seal(self, private: Any, people: NDArray[np.uint8] | None) -> tuple[SealedCounts, int]:
-        """Return the records by their cells, sealed, and how many there are; an update may bring nobody new."""
+        """Return the records by their cells, sealed, and their number; an update may bring no new person."""
         if people is not None and len(people) == 0:
             return SealedCounts(None), 0
         return self.domain_.seal(private)
@@ -284,7 +282,7 @@ class GrowingRelease(SavedModel):
         return sum(update.records for update in self._kept) + new
 
     def _make_plan(self, records: int) -> Plan:
-        """Return the plan for as many records in each update as in the first."""
+        """Return the plan for updates of the size of the first."""
         if not records:
             raise InvalidInput("the first update must hold at least one record")
         sums = best_running_sums(self.updates)
@@ -293,7 +291,7 @@ class GrowingRelease(SavedModel):
         names = expected_errors(self.queries_, **settings) if self.engine == "auto" else [self.engine]
         usable = [name for name in names if isinstance(ENGINES[name], MeasuringEngine)]
         if not usable:
-            raise Infeasible("no engine that measures once can answer this month by month: ask for fewer queries")
+            raise Infeasible("no engine can answer these queries after every update; ask for fewer queries")
         engine = ENGINES[usable[0]]
         assert isinstance(engine, MeasuringEngine)
         alone = histogram_scale(self.epsilon, self.delta, 2 * sums.squared_length * self._counted.records_per_person**2)
@@ -305,7 +303,7 @@ class GrowingRelease(SavedModel):
         return Plan(engine.name, measurement.planned, scale / total, sums, mechanism)
 
     def _paid(self, measurement: Measurement, sums: RunningSums) -> tuple[int, ...]:
-        """Return by how much a record, or a person, changes each part of all updates together, squared."""
+        """Return the squared sensitivity of each part of all updates together, for a record or a person."""
         inflated = sums.squared_length * self._counted.records_per_person**2  # proof: step 7
         return tuple(square * inflated for square in measurement.squares)
 
@@ -315,13 +313,13 @@ class GrowingRelease(SavedModel):
         return engine.measurement(self.queries_, self.domain_.public(), plan.noise, plan.planned)
 
     def _vectors(self, measurement: Measurement, data: Any) -> list[Integers]:
-        """Return the vectors of an update's records; of no records, as many zeros as others have entries."""
+        """Return the vectors of an update's records; an update without records has zeros."""
         if data is None:
             return [np.zeros(len(part), dtype=np.int64) for part in self._kept[0].noisy]
         return measurement.vectors(check_private(self.queries_, data))
 
     def _draw(self, plan: Plan, vectors: SealedCounts, *, budget: Budget | None) -> list[NDArray[np.int64]]:
-        """Return what is measured after an update, with noise."""
+        """Return the noisy measurements after an update."""
 
         def draw_noisy(last: list[Integers]) -> list[NDArray[np.int64]]:
             previous = [update.vectors.put_to(list) for update in self._kept]
@@ -330,7 +328,7 @@ class GrowingRelease(SavedModel):
         return release_counts(vectors, draw_noisy)  # proof: step 7
 
     def _make_release(self, number: int) -> QueryRelease:
-        """Return the release about all records up to an update: a function of what was measured."""
+        """Return the release about all records up to an update: post-processing of the measurements."""
         plan, updates = self.plan_, self._kept[:number]
         assert plan is not None
         records, grown = sum(update.records for update in updates), plan.sums.deviation(number)

@@ -40,7 +40,7 @@ from quorate.release.queries import Rows
 
 _BLEND = 0.1  # of alpha: the share of the uniform histogram in the start
 _WITHIN = 3.2905  # scales that hold 99.9% of a Gaussian
-_LEASE = 4  # crossings whose price is taken out of a ledger at a time: a crash loses no more
+_LEASE = 4  # crossings that the ledger charges at a time; a crash loses at most these
 _LEDGER_FILE = "ledger.sqlite"
 
 
@@ -72,15 +72,15 @@ class OnlineRelease(SavedModel, ShowsClaim, BaseEstimator):
         How far from the truth an unpaid answer may be. A model that errs by less than half of it is hardly ever
         measured; one that errs by more than alpha is corrected 99 times in 100.
     columns
-        What is declared about the columns of a table, as for `QueryRelease`.
+        The declared columns of a table, as for `QueryRelease`.
     ledger
         A folder for the budget, the run's secret noise and the answers given, so that the release continues after a
         restart with the same records. It belongs to the owner and is secret. Without it, everything is kept in memory.
         `save` also keeps the counts of the records: a saved model does not need the records.
 
     After `fit`: `payable_` is the number of paid answers that the budget allows, `opening_epsilon_` the cost of the
-    opening by itself (PROOF.md, step 6), `paid_` the number of answers paid for, `model_` what was learned, `unit_`
-    what is protected, `budget_` the budget and `claim_` the guarantee.
+    opening alone (PROOF.md, step 6), `paid_` the number of answers paid for, `model_` the learned public model, `unit_`
+    the unit of privacy, `budget_` the budget and `claim_` the guarantee.
 
     >>> import numpy as np
     >>> from quorate.models.concepts import Threshold, Thresholds
@@ -124,11 +124,11 @@ class OnlineRelease(SavedModel, ShowsClaim, BaseEstimator):
             _check_folder(Path(self.ledger))
         domain = make_domain(self.subject, public, self.columns)
         if domain.public() is None:
-            raise InvalidInput("an online release starts from public records: fit(private, public)")
+            raise InvalidInput("an online release requires public records; call fit(private, public)")
         counts, records = domain.seal(private if groups is None else first_records(private, groups))
         distance = math.floor(alpha * records)
         if distance < 2:
-            raise Infeasible(f"alpha={alpha:g} of {records} records is less than 2 of them; ask for less precision")
+            raise Infeasible(f"alpha={alpha:g} of {records} records must be at least 2 records; raise alpha")
         mechanism = AboveThreshold.calibrate(
             epsilon=epsilon,
             delta=delta,
@@ -159,7 +159,7 @@ class OnlineRelease(SavedModel, ShowsClaim, BaseEstimator):
         return Proposals(domain, counts, records, model=model, mechanism=mechanism, measurement=measurement)
 
     def to_state(self) -> State:
-        """Return what the release is about and its mechanism, and the exact counts, which are the owner's alone."""
+        """Return the subject, the mechanism and the exact counts, which only the owner may read."""
         answers, budget = self.session_.answerer, self.budget_
         about, arrays = self.domain_.to_state()
         values = {
@@ -179,7 +179,7 @@ class OnlineRelease(SavedModel, ShowsClaim, BaseEstimator):
 
     @classmethod
     def from_state(cls, state: State) -> Self:
-        """Return the release of a state; it spends from the ledger of its folder, and learns again what that kept."""
+        """Return the release of a state; it spends from its folder's ledger and replays the measurements kept there."""
         assert state.home is not None
         values, counts = state.values, state.arrays("counts")
         subject, domain = read_domain(values["about"], state.arrays("public"))
@@ -195,11 +195,11 @@ class OnlineRelease(SavedModel, ShowsClaim, BaseEstimator):
         return release
 
     def _session(self, answers: Proposals, budget: Budget) -> Session:
-        """Return a session in memory, or one that goes on from the folder of a ledger."""
+        """Return a session in memory, or one that continues from the folder of a ledger."""
         if self.ledger is None:
             return Session(answers, budget)
         public = repr((float(self.epsilon), float(self.delta), float(self.alpha), self.records_, self.unit_)).encode()
-        fingerprint = hashlib.sha256(public + self.domain_.identity()).hexdigest()  # of public things alone
+        fingerprint = hashlib.sha256(public + self.domain_.identity()).hexdigest()  # of public values alone
         path = Path(self.ledger) / _LEDGER_FILE
         ledger = (
             Ledger.open(path, fingerprint=fingerprint)
@@ -217,14 +217,14 @@ class OnlineRelease(SavedModel, ShowsClaim, BaseEstimator):
 
     @property
     def model_(self) -> LearnedWeights:
-        """What was learned from released counts: public."""
+        """The public model, learned from released counts."""
         check_is_fitted(self, "session_")
         model: LearnedWeights = self.session_.answerer.model
         return model
 
     @property
     def paid_(self) -> int:
-        """How many answers were paid for."""
+        """The number of answers paid for."""
         check_is_fitted(self, "session_")
         return len(self.session_.answerer.measured)
 
@@ -255,11 +255,11 @@ class OnlineRelease(SavedModel, ShowsClaim, BaseEstimator):
                 if refused
                 else OnlineAnswer(name, float(share), float(error), paid=query in newly_paid)
             )
-            newly_paid.discard(query)  # a query that stands twice in a batch is paid for once
+            newly_paid.discard(query)  # a query that occurs twice in a batch is paid for once
         return answers
 
     def read(self, labels: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the shares and their errors that the labels of a session say."""
+        """Decode the labels of a session to shares and their errors."""
         shares, how = read_labels(labels)
         measured = self.session_.answerer.measurement.scale / self.records_
         return shares, np.select([how == EXACT, how == MEASURED], [0.0, measured], self.alpha_)
@@ -280,21 +280,21 @@ class OnlineRelease(SavedModel, ShowsClaim, BaseEstimator):
 
 
 def _count_arrays(counts: Any) -> dict[str, NDArray[Any]]:
-    """Return sealed counts as arrays, for the owner's file and for nothing else."""
+    """Return sealed counts as arrays, only for the owner's file."""
     if isinstance(counts, Rows):
         return {"codes": counts.codes, "sizes": np.array(counts.sizes, dtype=np.int64), "weights": counts.weights}
     return {"counts": counts}
 
 
 def _measurement(distance: int) -> NoisySum:
-    """Return the noise of a count that must be told from one that is `distance` away."""
+    """Return the noise that distinguishes a count from another at this `distance`."""
     return NoisySum(sensitivity=1, scale=max(distance / (2 * _WITHIN), 1e-6))
 
 
 def _check_folder(folder: Path) -> None:
-    """Make the folder of a ledger, for its owner's eyes alone; refuse one that holds something else."""
+    """Create the folder of a ledger, readable by its owner alone; refuse a folder with other content."""
     if folder.is_dir() and any(folder.iterdir()) and not (folder / _LEDGER_FILE).exists():
-        raise InvalidInput(f"{folder} holds something else than the ledger of a release; name a new or empty folder")
+        raise InvalidInput(f"{folder} must be empty or hold the ledger of a release; name a new folder")
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:

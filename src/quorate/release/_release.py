@@ -58,7 +58,7 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
     """Answers to all thresholds, ranges, boxes, halfspaces, marginals or expressions, published once.
 
     Public data define the cells, the private records are counted in them, and an engine releases the counts with noise.
-    Later queries are answered from what was released: no budget is left to spend, and none is needed.
+    Later queries are answered from the release and need no budget.
 
     Parameters
     ----------
@@ -69,8 +69,9 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
     engine
         One of `quorate.release.ENGINES`, or "auto": the one with the smallest expected error, by public numbers alone.
     columns
-        What is declared about the columns of a table, a `quorate.release.Columns`: for a workload without public
-        records, or if categories should not be read from them. Marginals cut a `Number` without cuts by themselves.
+        The declared columns of a table, a `quorate.release.Columns`: for a workload without public records, or if
+        categories should not be read from them. For marginals, `fit` finds the cuts of a `Number` declared without
+        cuts.
     records_per_person
         With `groups`, the largest number of records of a person that count. For any number, each person counts once.
     error
@@ -177,7 +178,7 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
     def _choose(
         self, queries: Queries, auto_cuts: AutoCuts | None, public: Public, records: int, loss: tuple[float, float]
     ) -> tuple[Engine, float]:
-        """Return the engine and its expected error, or refuse one that cannot answer: by public values alone."""
+        """Return the engine and its expected error; refuse an unsuitable engine by public values alone."""
         name = self.engine if auto_cuts is None else auto_cuts.engine(self.engine)
         settings: dict[str, Any] = {"records": records, "epsilon": loss[0], "delta": loss[1], "public": public}
         engine = choose_engine(queries, engine=name, **settings)
@@ -205,8 +206,8 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
         update: Update | None = None,
         total: Total | None = None,
     ) -> None:
-        """Keep what was released: for `fit`, for a release that is loaded, and for an update of one that grows."""
-        if self.target is not None and released.model is not None:  # of which synthetic records need to know
+        """Set the fitted attributes: after `fit`, for a loaded release, and for an update of a growing one."""
+        if self.target is not None and released.model is not None:  # which synthetic records depend on
             released = replace(
                 released, details=released.details | {"target": float(target_column(domain, self.target))}
             )
@@ -228,18 +229,18 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
     def answer(self, queries: Any = None, *, band: float | None = None, counts: bool = False) -> Table:
         """Return a tidy table: names of queries, `answer`, `error` (one standard deviation), `low` and `high` (95%).
 
-        `low` and `high` are made of the measured counts and their noise: their coverage does not depend on how well a
-        model or public data fit. `error` estimates how far the answer is off, may be much smaller than the interval is
-        wide, and is missing where the engine does not know it. The cover's own error is not in the interval:
-        `error_bound` has it.
+        `low` and `high` follow from the measured counts and their noise: their coverage does not depend on how well a
+        model or public data fit. `error` estimates the error of the answer. It may be much smaller than the width of
+        the interval, and is missing where the engine has no estimate. The interval does not include the cover's own
+        error; `error_bound` does.
 
         Parameters
         ----------
         queries
             Hypotheses of the class, or names, expressions or numbers of the workload; by default all of the workload.
-            Marginals also answer what is asked of fewer columns, by adding cells up. Thresholds and ranges at ends that
-            are no cuts lie between two queries: `query` says which, `asked` what was asked, and `gap` is the difference
-            of the two; the answer takes values to spread evenly between cuts, and `low` and `high` do not.
+            Marginals also answer queries on fewer columns, by adding cells up. Thresholds and ranges with ends between
+            cuts lie between two queries: `query` names both, `asked` is the request, and `gap` is the difference of the
+            two. The answer assumes values spread evenly between cuts; `low` and `high` do not.
         band
             A probability, say 0.95, with which `low` and `high` hold for *all* answers together, not each for itself.
         counts
@@ -261,15 +262,15 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
             inner = self.bars(np.array([near.inner for near in moved.values()]), band=band)
             take_between(bars, inner, moved)
             name_between(names, self.domain_, moved)
-        keys = dict.fromkeys(key for name in names for key in name)  # those that any row has, in order
+        keys = dict.fromkeys(key for name in names for key in name)  # the keys of all rows, in order
         columns: dict[str, Any] = {key: [name.get(key) for name in names] for key in keys}
         figures = as_counts(bars, self.records_) if counts else bars
         return make_table(columns | figures, missing={name: np.isnan(bars[name]) for name in bars})
 
     def bars(self, numbers: Any, starts: Any = None, *, band: float | None = None) -> dict[str, Floats]:
-        """Return the columns of `answer` for queries by their numbers; NaN where a figure is not known.
+        """Return the columns of `answer` for queries by their numbers; NaN where the engine has no figure.
 
-        With `starts`, for the sums of runs of queries: where each run begins.
+        `starts` holds the start of each run of queries, for sums over runs.
         """
         numbers = np.asarray(numbers, dtype=np.int64)
         starts = np.arange(len(numbers)) if starts is None else starts
@@ -286,9 +287,9 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
     def _ends(
         self, numbers: Any, starts: Any, shares: Floats, errors: Floats, band: float | None
     ) -> tuple[Floats, Floats]:
-        """Return ends that hold for each answer by itself with 95%, or with `band` for all together: PROOF.md, step 5.
+        """Return ends that hold for each answer with 95%, or for all together with `band`: PROOF.md, step 5.
 
-        Where unbiased answers are kept, ends are made of these and of their noise, whatever the model or public data.
+        Where unbiased answers are kept, ends follow from these and their noise, for any model and public data.
         """
         beta = None if band is None else 1.0 - check_rate("band", band)
         if beta is not None and not self.has_error_bars:
@@ -307,7 +308,7 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
         return facts | {"expected largest error of the engine": self.expected_error_}
 
     def read(self, numbers: Any) -> tuple[Floats, Floats]:
-        """Return the answers of queries by their numbers, and their standard deviations: NaN where not known."""
+        """Return the answers of queries by their numbers, and their standard deviations, NaN without an estimate."""
         check_is_fitted(self, "released_")
         plus, minus = self.domain_.parts(np.asarray(numbers, dtype=np.int64))
         shares = self._answers(plus) - self._answers(minus)
@@ -317,7 +318,7 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
         return np.clip(shares, 0.0, 1.0), np.hypot(take_answers(errors, plus), take_answers(errors, minus))
 
     def _answers(self, numbers: Any) -> Floats:
-        """Return the released answers; nothing at all is 0."""
+        """Return the released answers; the empty query is 0."""
         shares, is_query = np.zeros(len(numbers)), numbers != NOTHING
         if is_query.any():
             shares[is_query] = self.released_.some(self.domain_.queries, numbers[is_query])
@@ -326,11 +327,11 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
     def synthetic(self, rows: int | None = None) -> Any:
         """Return synthetic records that answer the queries as the release does.
 
-        They are as many as given, or as the private records; points of cells for a class of hypotheses, a table for a
-        workload. They are post-processing of the release, and cost nothing. With as many rows as private records, their
-        answers are mostly within twice the release's own error. If the noise is very small, in tables of many columns
-        and some hundred thousand records, the largest error of synthetic records is that of the fitted model, which
-        `answer` corrects by what was measured.
+        Their number is `rows`, by default that of the private records. A class of hypotheses has points of cells, a
+        workload a table. They are post-processing and cost no privacy. With the default number of rows, their answers
+        are mostly within twice the release's own error. If the noise is very small, in tables of many columns and some
+        hundred thousand records, the largest error of synthetic records is that of the fitted model, which `answer`
+        corrects by the measured counts.
 
         >>> from quorate.models.concepts import Thresholds
         >>> QueryRelease(Thresholds()).fit([1.0, 2.0, 3.0] * 3000, [0.5, 1.5, 2.5]).synthetic(30).shape
@@ -351,10 +352,10 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
         return domain.rows(np.repeat(np.arange(len(counts)), counts), support)
 
     def quantiles(self, cells: int) -> Columns:
-        """Return the column of thresholds with equally many records in each cell, by the release: to declare it."""
+        """Return a declaration of the thresholds' column whose cells hold equally many records by the release."""
         check_is_fitted(self, "released_")
         if not isinstance(bound := self.domain_, LineWorkload):
-            raise InvalidInput("quantiles are read off thresholds of one column, without groups")
+            raise InvalidInput("quantiles requires a workload of thresholds of one column, without groups")
         return bound.even_columns(self.read(np.arange(bound.count_queries))[0], check_count("cells", cells, least=2))
 
     def error_bound(self, beta: float = 0.05) -> float:
@@ -378,13 +379,13 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
 
     @property
     def has_error_bars(self) -> bool:
-        """Whether the noise in the answers is known, so that `engine_error_bound` is a bound and not an estimate."""
+        """Whether the engine knows the noise of its answers, so that `engine_error_bound` is a proved bound."""
         check_is_fitted(self, "released_")
         return self.released_.has_bars
 
     @property
     def expected_error_(self) -> float:
-        """The expected largest error of the engine: of what was released, or as forecast."""
+        """The expected largest error of the engine, from the release or the forecast."""
         return self.released_.expected_error(self._foreseen)
 
     def save(self, folder: str | Path) -> Path:
@@ -398,11 +399,11 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
         return release
 
     def publish(self, folder: str | Path, *, extra: dict[str, bytes] | None = None) -> Path:
-        """Write what `save` writes, and the answers as a table for readers without this package."""
+        """Save the release with its answers as a table, for readers without this package."""
         return saving.save(self, folder, extra=extra, answers=True)
 
     def to_state(self, *, answers: bool = False) -> State:
-        """Return what was released; with `answers` also as a table."""
+        """Return the state of the release; with `answers` also the table of answers."""
         return write_release(self, answers=answers)
 
     @classmethod
@@ -411,5 +412,5 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
         return read_release(cls, state)
 
     def page_facts(self, schema: Any = None) -> list[str]:
-        """Return the engine, how much was counted, and the errors to be expected."""
+        """Return the engine, the number of records, and the expected errors, as lines of the page."""
         return release_facts(self)

@@ -18,14 +18,14 @@ from quorate.core.checks import check_count
 from quorate.core.errors import InvalidInput
 
 MOST_UPDATES = 240
-_ROUNDS = 100  # of the search: within a thousandth of the best after 50
+_ROUNDS = 100  # of the search; 50 come within a thousandth of the optimum
 _BETTER = 1 - 1e-9  # of the largest variance: less is no improvement, but rounding
 _UNIT = 2**8  # whole numbers in one: more would cost noise by the count of entries that a record changes
 
 
 @dataclass(frozen=True)
 class RunningSums:
-    """A lower triangular matrix of whole numbers; row t says how the counts of the updates are weighted after t."""
+    """A lower triangular matrix of whole numbers; row t weights the counts of the updates after update t."""
 
     coefficients: Integers
 
@@ -33,26 +33,26 @@ class RunningSums:
         matrix = self.coefficients
         square = matrix.ndim == 2 and matrix.shape[0] == matrix.shape[1] and matrix.dtype == np.int64
         if not (square and np.array_equal(matrix, np.tril(matrix)) and bool((np.diag(matrix) > 0).all())):
-            raise InvalidInput("running sums have a lower triangular matrix of whole numbers, none 0 on its diagonal")
+            raise InvalidInput("matrix must be lower triangular, of whole numbers, without 0 on its diagonal")
 
     @property
     def updates(self) -> int:
-        """How many updates there are."""
+        """The number of updates."""
         return len(self.coefficients)
 
     @property
     def squared_length(self) -> int:
-        """The largest sum of squares of a column: by how much more a record of one update changes all measurements."""
+        """The largest sum of squares of a column, which scales the squared sensitivity of all updates together."""
         return max(sum(int(term) ** 2 for term in column) for column in self.coefficients.T)
 
     def measure(self, months: list[list[Integers]]) -> list[Integers]:
-        """Return what is measured after the last of these updates, of the vectors of each: exactly."""
+        """Return the exact weighted sums of these updates' vectors, to be measured after the last one."""
         row = self.coefficients[len(months) - 1]
         pairs = [(int(weight), parts) for weight, parts in zip(row, months, strict=False)]
         return [sum(weight * parts[index] for weight, parts in pairs) for index in range(len(months[0]))]  # type: ignore[misc]
 
     def estimate(self, measured: list[list[NDArray[np.int64]]]) -> list[Floats]:
-        """Return the sums over all updates so far, of what was measured after each."""
+        """Return the sums over all updates so far, from the measurements after each."""
         row = self._rows[len(measured) - 1]
         return [
             sum((weight * parts[index] for weight, parts in zip(row, measured, strict=False)), np.zeros(1))
@@ -77,7 +77,7 @@ def best_running_sums(updates: int) -> RunningSums:
     a fixed point (Denisov, McMahan, Rush, Smith, Thakurta 2022); weights grow where the deviation is large.
     """
     if check_count("updates", updates) > MOST_UPDATES:
-        raise InvalidInput(f"updates must be at most {MOST_UPDATES}, not {updates}; make them less often")
+        raise InvalidInput(f"updates must be at most {MOST_UPDATES}, got {updates}; release less often")
     sums = np.tril(np.ones((updates, updates)))
     weights, columns = np.full(updates, 1.0 / updates), np.ones(updates)
     best, gram = np.inf, np.eye(updates)

@@ -45,7 +45,7 @@ def write_release(release: "QueryRelease", *, answers: bool) -> State:
         arrays |= {"component_weights": released.model.weights, "component_shares": released.model.shares}
     values = {
         "claim": release.claim_,
-        "epsilon": release.budget_.epsilon,  # of the fit: parameters may have been changed since
+        "epsilon": release.budget_.epsilon,  # of the fit, since parameters may have changed
         "delta": release.budget_.delta,
         "unit": release.unit_,
         "records_per_person": release.records_per_person,
@@ -67,7 +67,7 @@ def write_release(release: "QueryRelease", *, answers: bool) -> State:
 
 
 def spent_budget(epsilon: float, delta: float, *, order: float | None = None) -> Budget:
-    """Return a budget of which nothing is left: that of a release that was paid for."""
+    """Return a fully spent budget, that of a published release."""
     budget = Budget(epsilon=epsilon, delta=delta, order=order, slack=0.0)
     budget.spend(budget.remaining())
     return budget
@@ -80,7 +80,7 @@ def read_release(model_class: "type[Release]", state: State) -> "Release":
     settings = {name: values[name] for name in ("epsilon", "delta", "engine", "records_per_person")}
     release = model_class(subject, **settings)
     if values["unit"] not in (RECORD, PERSON):
-        raise InvalidInput("the manifest names a unit of privacy that this version does not know")
+        raise InvalidInput("unit in the manifest must be known to this version; use the version that saved it")
     released = Released(
         answers=arrays.get("answers"),
         bars=arrays.get("errors"),
@@ -111,10 +111,10 @@ def _read_mixture(arrays: dict[str, NDArray[Any]], domain: Domain) -> Mixture | 
     if "component_weights" not in arrays:
         return None
     if not isinstance(domain.queries, Marginals):
-        raise InvalidInput("this release has components, which only marginals have")
+        raise InvalidInput("a release with components must have marginals; the folder is damaged")
     weights, shares, sizes = arrays["component_weights"], arrays["component_shares"], domain.queries.sizes
     if weights.ndim != 1 or shares.shape != (len(weights), sum(sizes)):
-        raise InvalidInput("the components of this release do not belong to its columns")
+        raise InvalidInput("the components of a release must match its columns; the folder is damaged")
     return Mixture(sizes, weights, shares)
 
 
@@ -135,7 +135,7 @@ def _write_answers(release: "QueryRelease") -> bytes | None:
 
 
 def release_facts(release: "QueryRelease") -> list[str]:
-    """Return what the page of a published release says of it, line by line."""
+    """Return the lines of a published release's page."""
     share, counted = release.domain_.share(0.025), "Private records" if release.unit_ == RECORD else "People"
     facts = ["It was computed from noisy counts, from public records and from the number of private records."]
     if (update := release.update_) is not None:

@@ -1,7 +1,7 @@
-"""The updates of a growing release in files of its folder, each known to the ledger by its hash.
+"""The updates of a growing release as files of its folder; the ledger records the hash of each.
 
-A file is on the disk before the ledger speaks of it, and the ledger before answers leave. So an update is drawn once,
-whatever crashes, and an old copy of the folder is refused. The files hold exact counts: they are the owner's alone.
+A file is on disk before the ledger records its hash, and the ledger entry before answers leave. So an update is drawn
+once, whatever crashes, and an old copy of the folder is refused. The files hold exact counts for the owner alone.
 """
 
 import hashlib
@@ -24,9 +24,10 @@ _HASHES = 2**63  # a ledger keeps numbers below this
 
 @dataclass(frozen=True)
 class KeptUpdate:
-    """One update: its name, how many records it counts, what was measured with noise; and the secrets of its owner.
+    """One update: its name, the number of its records, the noisy measurements, and secrets of the owner.
 
-    The secrets are the exact vectors, and who was counted: they are sealed, and go to the owner's own file alone.
+    The secrets are the exact vectors and the ids of the counted people. They are sealed and written to the owner's file
+    alone.
     """
 
     name: str
@@ -37,13 +38,13 @@ class KeptUpdate:
 
 
 class UpdateFiles:
-    """The files of the updates, each known to the ledger by its hash."""
+    """The files of the updates; the ledger records the hash of each."""
 
     def __init__(self, path: Path, ledger: Ledger) -> None:
         self._path, self._ledger = path, ledger
 
     def keep(self, number: int, update: KeptUpdate) -> None:
-        """Write an update, then tell the ledger, which refuses where another update has this number."""
+        """Write an update, then record it in the ledger, which refuses a number that is taken."""
         self._check_current()
         content = _content(update)
         path = self._file(number, _hash(content))
@@ -51,11 +52,11 @@ class UpdateFiles:
         sync_names(self._path)
         self._ledger.keep_own({_key(number): _hash(content)})
         for other in self._path.glob(f"update-{number:04}-*"):
-            if other != path:  # of a run that ended before the ledger knew of it: from here on none can tell it
+            if other != path:  # a run ended before its ledger entry, so that its file was never answered from
                 other.unlink(missing_ok=True)
 
     def read(self) -> list[KeptUpdate]:
-        """Return the updates that the ledger knows; a file that it does not know was never answered from."""
+        """Return the updates that the ledger records; other files were never answered from."""
         self._check_current()
         updates: list[KeptUpdate] = []
         while (digest := self._recall_digest(len(updates) + 1)) is not None:
@@ -63,14 +64,14 @@ class UpdateFiles:
             try:
                 content = path.read_bytes()
             except OSError:
-                raise LedgerRefused(f"{path} is missing: without its updates a release does not go on") from None
+                raise LedgerRefused(f"{path} is missing; restore it to continue the release") from None
             if _hash(content) != digest:
-                raise LedgerRefused(f"{path} was changed by something else; the release does not go on")
+                raise LedgerRefused(f"{path} was changed; restore it to continue the release")
             updates.append(_update(arrays_from(content)))
         return updates
 
     def close(self) -> None:
-        """Let go of the ledger."""
+        """Close the ledger."""
         self._ledger.close()
 
     def _file(self, number: int, digest: int) -> Path:
@@ -82,8 +83,8 @@ class UpdateFiles:
     def _check_current(self) -> None:
         if self._ledger.choice() == LOST:
             raise LedgerRefused(
-                "this ledger was restored from an old copy and does not know which updates were made since: none "
-                "is made from it. Begin another release: its epsilon and the old one's add up"
+                "this ledger was restored from an old copy and may lack later updates, so that no update "
+                "can follow. Start another release; its epsilon adds to that of the old one"
             )
 
 
@@ -96,7 +97,7 @@ def _hash(content: bytes) -> int:
 
 
 def _content(update: KeptUpdate) -> bytes:
-    """Return the file of an update: the owner's own. Nothing is released here."""
+    """Return the content of an update's file, for the owner alone; nothing is released here."""
     vectors: list[NDArray[Any]] = update.vectors.put_to(list)
     people: NDArray[Any] | None = update.people.put_to(lambda digests: digests)
     arrays: dict[str, Any] = {f"noisy{number}": part for number, part in enumerate(update.noisy)}

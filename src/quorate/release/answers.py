@@ -1,4 +1,4 @@
-"""Queries as texts, and answers as a tidy table."""
+"""Parse queries from text, and format answers as a tidy table."""
 
 import json
 import math
@@ -13,11 +13,11 @@ from quorate.core.hypotheses.concept import Concept
 from quorate.release.domain import Between, Domain
 from quorate.release.queries import NOTHING
 
-_SHOWN = 200  # letters of a query that cannot be read
+_SHOWN = 200  # characters of an unreadable query in an error
 
 
 def parse_queries(texts: Sequence[str], about: Any) -> list[Any]:
-    """Return the queries that these texts say.
+    """Parse queries from text.
 
     An expression or a JSON object {"column": value} for a workload; "low:high,low:high" for boxes, with an end left
     out where there is none; "a,b>c" for the halfspace a*x + b*y > c.
@@ -36,13 +36,13 @@ def _parse_request(text: str) -> Any:
         values = json.loads(text)
     except (ValueError, RecursionError):
         raise InvalidInput(
-            f'a query as a JSON object must be readable, such as {{"age": 40}}, not {text[:_SHOWN]!r}'
+            f'a query that starts with {{ must be a JSON object, such as {{"age": 40}}, got {text[:_SHOWN]!r}'
         ) from None
     return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
 
 
 def as_counts(bars: dict[str, Floats], records: int) -> dict[str, Any]:
-    """Return shares as numbers of records, rounded to what the noise allows: ends outwards."""
+    """Return shares as numbers of records, rounded to the precision of the noise, ends outwards."""
     errors = np.nan_to_num(bars["error"]) * records
     unit = 10.0 ** np.floor(np.log10(np.maximum(errors, 1.0)))
     ways = {"answer": np.rint, "low": np.floor, "high": np.ceil}
@@ -52,7 +52,7 @@ def as_counts(bars: dict[str, Floats], records: int) -> dict[str, Any]:
 
 
 def take_between(bars: dict[str, Floats], inner: dict[str, Floats], moved: Mapping[int, Between]) -> None:
-    """Put answers between two queries into the place of those of the larger ones, and add how far these are apart."""
+    """Replace each outer query's answer by the interpolated answer, and add the gap to the inner query."""
     positions, weights = list(moved), np.array([near.weight for near in moved.values()])
     gaps = np.maximum(bars["answer"][positions] - inner["answer"], 0.0)
     bars["gap"] = np.full(len(bars["answer"]), np.nan)
@@ -64,7 +64,7 @@ def take_between(bars: dict[str, Floats], inner: dict[str, Floats], moved: Mappi
 
 
 def name_between(names: list[dict[str, Any]], domain: Domain, moved: Mapping[int, Between]) -> None:
-    """Say between which two queries the answers lie."""
+    """Name the two queries that bracket each answer."""
     for position, near in moved.items():
         inner = "nothing"
         if near.inner != NOTHING:

@@ -1,4 +1,4 @@
-"""Marginals of a table whose numbers have no cuts yet: these are found first, for a tenth of the same budget.
+"""Find cuts for the undeclared numbers of a table privately, with a tenth of the budget of its marginals.
 
 Each column has a `quorate.tables.cut_tree.CutTree`, whose cells are refined stage by stage by noisy counts. PROOF.md,
 step 9.
@@ -29,18 +29,18 @@ from quorate.tables.containers import open_columns, shown_names
 from quorate.tables.cut_tree import STAGES, CutTree, Draw, grow_trees, most_cells
 from quorate.tables.values import read_numbers
 
-_FRACTIONS_SHARE = 0.005  # of the budget: tells columns of whole numbers from others
+_FRACTIONS_SHARE = 0.005  # of the budget: detects columns of whole numbers
 _STAGE_SHARE = 0.095 / STAGES  # of the budget: all cuts together widen the noise of the marginals by a twentieth
 _CUTS_SHARE = _FRACTIONS_SHARE + STAGES * _STAGE_SHARE
 _CELLS = 16  # between the ends of a number, unless the workload says how many
-_CLEAR = 3.0  # deviations of the noise, by which fractions among the numbers of a column stand out
+_CLEAR = 3.0  # deviations of the noise, above which a column counts as having fractions
 
 
 def find_cuts(values: Sequence[Floats], draw: Draw, *, cells: int) -> list[tuple[float, ...]]:
     """Return at most `cells` + 1 cuts of each column of private numbers.
 
-    All that depends on the numbers comes from `draw`: first how many numbers of each column are not whole, then the
-    counts of each stage of the trees that are still open. Values that are no number are counted as missing.
+    Only `draw` reads the numbers: first the count of fractions in each column, then the counts of each stage of the
+    open trees. Values that are not numbers count as missing.
     """
     fractions = np.array([int((line != np.floor(line)).sum()) for line in map(_finite, values)], dtype=np.int64)
     noisy, scale = draw(fractions, squared_sensitivity=len(values))  # proof: step 9
@@ -65,7 +65,7 @@ class AutoCuts:
 
     @classmethod
     def of(cls, subject: Any, columns: Any, public: Any) -> "AutoCuts | None":
-        """Return what is to be cut; None where nothing is, or where private records do not say how."""
+        """Return the workload with its uncut columns; None without any, or where private records cannot cut them."""
         if not isinstance(subject, Workload) or subject.kind != "marginals" or public is not None:
             return None
         declared = Columns.from_declaration(columns)
@@ -73,31 +73,31 @@ class AutoCuts:
             return None
         for constraint in declared.constraints:
             if tied := names_in(constraint) & set(declared.uncut):
-                raise InvalidInput(f"a constraint is about {min(tied)!r}, which has no cuts: declare them")
+                raise InvalidInput(f"column {min(tied)!r} of a constraint must have declared cuts")
         return cls(subject, declared)
 
     @property
     def cells(self) -> int:
-        """How many cells a number gets between its ends."""
+        """The number of cells of a numeric column between its ends."""
         return self.workload.bins or _CELLS
 
     def engine(self, wanted: str) -> str:
-        """Return the engine that measures with what is left, or refuse another that is wanted."""
+        """Return the engine for the rest of the budget, or refuse an unsuitable `wanted` one."""
         if wanted not in ("auto", "residual"):
             raise InvalidInput(f"the engine {wanted!r} needs the cuts of {self.columns.uncut[0]!r}: declare them")
         return "residual"
 
     def expected_errors(self, errors: Mapping[str, float]) -> dict[str, float]:
-        """Return the error of the engine that measures with what is left, by those that engines make with all of it."""
+        """Return the error of the engine with the rest of the budget, from the engines' errors with all of it."""
         return {name: errors[name] / math.sqrt(1.0 - _CUTS_SHARE) for name in [self.engine("auto")] if name in errors}
 
     @property
     def widest(self) -> Columns:
-        """The columns with as many cells as there may be: what these can be refused for is known before any draw."""
+        """The columns with the largest number of cells, so that every refusal precedes the first draw."""
         return self.columns.with_cuts({name: range(self.cells + 1) for name in self.columns.uncut})
 
     def check_requests(self, domain: Domain, queries: Sequence[Any]) -> None:
-        """Refuse a query of the widest domain that names a cell of a number without cuts: it may not be found."""
+        """Refuse a query that names a cell of an uncut column, since that cell may not exist after the cuts."""
         for query in queries:
             cells = query if isinstance(query, Mapping) else domain.describe(domain.find([query]), [query])[0]
             for name in self.columns.uncut:
@@ -107,13 +107,13 @@ class AutoCuts:
                     )
 
     def open(self, budget: Budget) -> NoisyVectors:
-        """Take all of a budget, for cuts and marginals together, before anything is drawn: proof: step 9."""
+        """Charge the whole budget, for cuts and marginals together, before anything is drawn: proof: step 9."""
         assert self.workload.order is not None
         marginals = sum(cells_of_orders(self.widest.sizes, self.workload.order)[1:])
         return NoisyVectors(budget, entries=marginals + (1 + STAGES * most_cells()) * len(self.columns.uncut))
 
     def read(self, private: Any) -> dict[str, Any]:
-        """Return the declared columns of private records, to be counted twice: a stream of them is read once."""
+        """Return the declared columns of private records, so that a stream can be counted twice."""
         return open_columns(private, self.columns.names)
 
     def release(
@@ -140,6 +140,6 @@ class AutoCuts:
         return domain, replace(released, notes=(*released.notes, *notes))
 
     def _cut(self, cuts_by_name: Mapping[str, Sequence[float]]) -> Columns:
-        """Return the columns with these cuts. A closed number that has none is cut at 0: one cell is no question."""
+        """Return the columns with these cuts. A closed number without cuts is cut at 0, since one cell has no query."""
         closed = {name for name, kind in self.columns.kinds.items() if isinstance(kind, Number) and kind.closed}
         return self.columns.with_cuts({name: cuts or [0.0] * (name in closed) for name, cuts in cuts_by_name.items()})

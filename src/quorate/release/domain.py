@@ -1,8 +1,8 @@
-"""What a release is about: cells and queries made of public values, and the rule that puts a record into its cell.
+"""The domain of a release: cells and queries from public values, and the rule that maps a record to its cell.
 
-A domain is made before any private record is read. `seal` is the one place where private records become counts; from
-there on they are sealed, and only a mechanism opens them. A class of hypotheses becomes a `quorate.release.cover.Cover`
-on public points, a workload a `quorate.release.workloads.BoundWorkload` on known columns.
+A domain is built before any private record is read. Only `seal` turns private records into counts. The counts are
+sealed, and only a mechanism opens them. A class of hypotheses becomes a `quorate.release.cover.Cover` on public points,
+a workload a `quorate.release.workloads.BoundWorkload` on known columns.
 
 A query of a domain has a number. It is one of the `queries` that an engine answers, or the difference of two of them,
 or empty (`NOTHING`).
@@ -30,7 +30,7 @@ Released = TypeVar("Released")
 
 
 class SealedCounts(Ballots):
-    """Counts of private records by cells, or their codes, to be put to a mechanism and to nothing else."""
+    """Counts of private records by cells, or their codes, which only a mechanism may read."""
 
     __slots__ = ()
 
@@ -38,7 +38,7 @@ class SealedCounts(Ballots):
         super().__init__(counts)
 
     def put_to(self, release: Callable[[Any], Released]) -> Released:
-        """Hand the counts to a mechanism's release, and return what it released."""
+        """Pass the counts to a mechanism's release, and return its result."""
         return super().put_to(release)
 
     def __len__(self) -> int:
@@ -53,9 +53,9 @@ class SealedCounts(Ballots):
 
 @dataclass(frozen=True)
 class Between:
-    """A request whose ends are no cuts: it lies between two queries, the inner one within the outer one.
+    """A request with ends between cuts: it lies between an inner and an outer query.
 
-    `weight` is the share of the difference that belongs to it if values spread evenly between two cuts.
+    `weight` is its share of their difference if values spread evenly between two cuts.
     """
 
     inner: int
@@ -67,11 +67,11 @@ class Domain(ABC):
     """The cells, queries and names of a release. It holds public values alone."""
 
     queries: Queries
-    has_differences = False  # whether some query is the difference of two of `queries`, and errs as both of them
+    has_differences = False  # whether a query may be the difference of two of `queries`, with the errors of both
 
     @abstractmethod
     def identity(self) -> bytes:
-        """Return bytes that differ for any other domain, made of public values."""
+        """Return bytes that identify the domain, from public values."""
 
     @abstractmethod
     def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -79,10 +79,10 @@ class Domain(ABC):
 
     @abstractmethod
     def count(self, records: Any) -> Whole | Rows:
-        """Return how many records each cell has, or the records by their codes: what an engine takes."""
+        """Return the counts of cells, or the records as codes, in the form that an engine takes."""
 
     def seal(self, private: Any) -> tuple[SealedCounts, int]:
-        """Return the private records by their cells, sealed, and how many there are, which is public."""
+        """Return the private records by their cells, sealed, and their public number."""
         counts = self.count(private)
         records = counts.records if isinstance(counts, Rows) else int(counts.sum())
         if records == 0:
@@ -90,7 +90,7 @@ class Domain(ABC):
         return SealedCounts(counts), records
 
     def unread(self, table: Any) -> tuple[str, ...]:
-        """Return the columns of a table that no query can be about: their names are public."""
+        """Return the columns of a table that no query can use; their names are public."""
         return ()
 
     @abstractmethod
@@ -102,7 +102,7 @@ class Domain(ABC):
         """Return the number of the query that each request names."""
 
     def find_sums(self, requests: Any) -> tuple[Whole, Whole]:
-        """Return numbers of queries, and where in them the ones begin that add up to each request."""
+        """Return query numbers, and the start of each request's run among them; a request is the sum of its run."""
         numbers = self.find(requests)
         return numbers, np.arange(len(numbers))
 
@@ -112,7 +112,7 @@ class Domain(ABC):
 
     @abstractmethod
     def every(self) -> Any:
-        """Return all queries, as `find` takes them, or refuse if they are too many for a table."""
+        """Return all queries, as `find` takes them; refuse more than a table may list."""
 
     def parts(self, numbers: ArrayLike) -> tuple[Whole, Whole]:
         """Return the two of `queries` whose difference each number is; the second is `NOTHING` if there is none."""
@@ -132,14 +132,14 @@ class Domain(ABC):
         """Return records that lie in these cells, or on these rows of the support."""
 
     def mask_possible(self, cells: int, support: Rows | None) -> Truths | None:
-        """Return which of so many cells, or of the rows of the support, can occur; None if all can."""
+        """Return a mask of the possible cells, or rows of the support; None if all are possible."""
         return None
 
 
 def check_listable(queries: int) -> None:
     """Refuse to list more queries than fit in a table."""
     if queries > MOST_IN_TABLE:
-        raise InvalidInput(f"{queries} queries are more than the {MOST_IN_TABLE} that are listed; say which")
+        raise InvalidInput(f"at most {MOST_IN_TABLE} queries can be listed, got {queries}; name the queries")
 
 
 def as_list(requests: Any) -> list[Any]:
@@ -154,7 +154,7 @@ def make_domain(subject: Any, public: Any, columns: Any = None) -> Domain:
         from quorate.release.cover import make_cover  # noqa: PLC0415  workloads need no classes of hypotheses
 
         if public is None:
-            raise InvalidInput("a class of hypotheses has its cells from public points: fit(private, public)")
+            raise InvalidInput("a class of hypotheses requires public points; call fit(private, public)")
         return make_cover(subject, public)
     from quorate.release.workloads import BoundWorkload, Workload  # noqa: PLC0415  they derive from Domain
 

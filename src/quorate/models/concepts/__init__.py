@@ -1,4 +1,4 @@
-"""Classes of hypotheses: the dichotomies of each on a point set, and the mistakes that they make."""
+"""Concept classes: enumerate the dichotomies of a class on a point set and count their mistakes."""
 
 from quorate.core.hypotheses.concept import Concept, Dichotomies
 from quorate.core.hypotheses.hypothesis import Constant, Hypothesis, Tally

@@ -65,12 +65,12 @@ class Boxes(Concept):
 
 
 class _Slab(NamedTuple):
-    """A range in every dimension but the last, and what lies inside of it."""
+    """A range in every dimension but the last, and the points inside it."""
 
     lower: Corner
     upper: Corner
     members: Points  # of the points that define the boxes
-    rows: Integers  # places of the labelled rows
+    rows: Integers  # indices of the labelled rows
 
 
 class _SmallestBoxes(Dichotomies):

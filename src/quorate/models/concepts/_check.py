@@ -81,7 +81,7 @@ def _labelings(count: int, limit: int = _LABELINGS) -> Iterator[Labels]:
 
 
 def _rows(dichotomies: Dichotomies, points: Points) -> set[Row]:
-    """Return the labels that the representatives give, which must all be different."""
+    """Return the labels that the representatives give, and check that all rows of labels differ."""
     listed = [tuple(candidate.predict(points).tolist()) for candidate in dichotomies]
     for labels, times in Counter(listed).items():
         _require(times == 1, f"dichotomies: {labels} has {times} representatives")
@@ -102,7 +102,7 @@ def _check_bounds(concept: Concept, distinct: Points, rows: set[Row]) -> None:
 
 
 def _check_usable(concept: Concept, points: Points) -> Mask:
-    """Return which rows can be used, which each row must be by itself."""
+    """Return which rows are usable, and check that this depends on each row alone."""
     usable = concept.usable(points)
     _require(usable.shape == (len(points),), "usable: not one answer for each row")
     alone = [bool(concept.usable(row[np.newaxis])[0]) for row in points]
@@ -112,7 +112,7 @@ def _check_usable(concept: Concept, points: Points) -> Mask:
 
 
 def _check_unused(concept: Concept, distinct: Points, unused: Points, rows: set[Row]) -> None:
-    """Hold candidates and mistakes against those without the rows that cannot be used."""
+    """Compare candidates and mistakes with those of the usable rows alone."""
     dichotomies, labels = concept.dichotomies(distinct), np.arange(len(distinct)) % 2
     for row in unused:
         extended, extended_labels = np.concatenate([distinct, row[np.newaxis]]), np.append(labels, 1)
@@ -146,7 +146,7 @@ def _check_parts(concept: Concept, distinct: Points, rows: set[Row]) -> None:
 
 
 def _check_counts(dichotomies: Dichotomies, defining: Points, points: Points, labelings: int = _LABELINGS) -> None:
-    """Hold mistakes, tallies and picks against the predictions of each candidate, for many labelings."""
+    """Compare mistakes, tallies and picks with the predictions of each candidate, for many labelings."""
     names = [tuple(candidate.predict(defining).tolist()) for candidate in dichotomies]
     predicted = np.array([candidate.predict(points) for candidate in dichotomies]).reshape(len(names), len(points))
     for labels in _labelings(len(points), labelings):

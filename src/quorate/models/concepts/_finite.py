@@ -79,7 +79,7 @@ class Finite(Concept):
 
 
 def _check_member(index: int, member: Any, features: int) -> None:
-    """Refuse a rule that fails on a row of zeros, which is nobody's."""
+    """Refuse a rule that fails on a row of zeros, which is no private record."""
     try:
         labels = np.asarray(getattr(member, "predict", member)(np.zeros((1, features))))
         is_label = labels.shape in ((1,), (1, 1)) and labels.ravel()[0] in (0, 1)

@@ -143,7 +143,7 @@ class _Sides(Dichotomies):
         return np.stack([ones - lead, ones - (total - lead)], axis=1).ravel()
 
     def _leads(self, points: Points, labels: Labels) -> Integers:
-        """Return for each parting how many more ones than zeros lie on its side 1."""
+        """Return for each parting the ones minus the zeros on its side 1."""
         defining = len(self._exact)
         distinct, numbers = np.unique(np.concatenate([self._exact.points, points]), axis=0, return_inverse=True)
         lead = np.bincount(numbers.ravel()[defining:], weights=2 * labels - 1, minlength=len(distinct))
@@ -161,7 +161,7 @@ class _Sides(Dichotomies):
         return leads.astype(np.int64)
 
     def _labels_of(self, every: ExactPoints, rows: Integers, bits: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """Return the labels that partings give to points that are not among those that define them."""
+        """Return the labels that partings give to points other than their defining ones."""
         defining, planes = len(self._exact), self._planes[rows]
         full = (planes >= 0).all(axis=1)
         signs = np.zeros((len(rows), len(every)), dtype=np.int8)
@@ -179,7 +179,7 @@ class _Sides(Dichotomies):
 
 
 def _levels(points: ExactPoints, labels: Any, plane: Integers) -> tuple[list[Level], int]:
-    """Return the hyperplanes that give these labels, the first through the points of `plane`, and what is left."""
+    """Return the hyperplanes that give these labels, the first through the points of `plane`, and the last constant."""
     if (labels == labels[:1]).all():
         return [], int(labels[:1].sum())
     spanned = int((plane >= 0).sum())
@@ -214,7 +214,7 @@ def _level_through(point: Any, normal: Any) -> Level:
 
 
 def _lifted(level: Level, columns: list[int], dimension: int) -> Level:
-    """Return a level on some coordinates as one on all of them."""
+    """Extend a level on some coordinates to all of them."""
     normal = [Fraction(0)] * dimension
     for column, value in zip(columns, level[0], strict=True):
         normal[column] = value

@@ -123,7 +123,7 @@ def _within_blocks(values: Integers, lowest: int, highest: int) -> Integers:
 
 
 def _count(counts: Integers, differences: Integers, lowest: int) -> None:
-    """Add these differences to the counts; the work is that of their own range, not of the whole one."""
+    """Add these differences to the counts; the work depends on their own range alone."""
     if differences.size:
         smallest = int(differences.min())
         times = np.bincount((differences - smallest).ravel())
@@ -131,11 +131,11 @@ def _count(counts: Integers, differences: Integers, lowest: int) -> None:
 
 
 def correlate(earlier: Integers, later: Integers) -> Integers:
-    """Return the sums of left[i] * right[j] over j - i == t, for t from 1 - left.size upwards. Exact.
+    """Return the exact sums of left[i] * right[j] over j - i == t, for t from 1 - left.size upwards.
 
     Convolution by a Fourier transform of size 2**k errs by less than 16 k 2**-53 times both lengths (Percival 2003 has
     the like for radix 2); where that could reach a quarter, the longer factor is cut in two. Should a sum still come
-    out far from a whole number, all is added up directly.
+    out far from a whole number, the sums are computed directly.
     """
     size = earlier.size + later.size - 1
     if min(earlier.size, later.size) <= 8:
@@ -159,7 +159,7 @@ def pair_of_rank(values: Integers, difference: int, rank: int) -> tuple[int, int
     size = values.size
     order = np.argsort(values, kind="stable")
     level = values - int(values.min())
-    keys = (level * size + np.arange(size))[order]  # by value, then by place
+    keys = (level * size + np.arange(size))[order]  # by value, then by position
     wanted = (level - difference) * size
     first = np.searchsorted(keys, wanted)
     upto = np.cumsum(np.searchsorted(keys, wanted + np.arange(size)) - first)
@@ -237,7 +237,7 @@ class _Ranges(Dichotomies):
 
 
 class _RangeTally(Tally):
-    """An interval makes as many mistakes as there are ones, less the lead of ones over zeros inside of it."""
+    """Mistakes of intervals: the number of ones, minus the lead of ones over zeros inside the interval."""
 
     def __init__(self, ranges: _Ranges, lead: Any, labels: Labels) -> None:
         self._ranges, self._lead = ranges, lead

@@ -1,4 +1,4 @@
-"""On which side of a hyperplane through some points the others lie, exactly, whatever their coordinates are."""
+"""Exact signs of points relative to the hyperplanes that other points span, for any float coordinates."""
 
 import itertools
 import math
@@ -37,10 +37,10 @@ def _determinant(matrices: Any, *, absolute: bool) -> Any:
 
 
 class ExactPoints:
-    """Points of which all signs are exact.
+    """Points whose signs relative to spanned hyperplanes are exact.
 
     Small whole coordinates are computed with as 64-bit integers. Others are floats with a bound on what rounding can
-    do; where the bound leaves the sign open, it is settled in integers of any length.
+    do; where the bound leaves the sign open, integers of any length decide it.
     """
 
     def __init__(self, points: Points) -> None:
@@ -53,7 +53,7 @@ class ExactPoints:
         fits = math.factorial(self.dimension) * (2 * largest + 1) ** self.dimension * 2 * (self.dimension + 1) < 2**62
         self._small = self.whole.astype(np.int64) if fits else None
         self._sizes = np.abs(points)
-        # Point by point, so that one that is far off costs only what is computed with it. A product of d differences
+        # Scale point by point, so that an outlier slows down only its own signs. A product of d differences
         # of moderate coordinates is below 2**(600 + d): nothing overflows, and d! of them with room to spare.
         self._moderate = self._sizes.max(axis=1, initial=0) < (
             2.0 ** (600 // self.dimension) if self.dimension <= 6 else 0
@@ -92,7 +92,7 @@ class ExactPoints:
         return signs
 
     def _float_signs(self, planes: Integers) -> tuple[Signs, NDArray[np.bool_]]:
-        """Return the signs that floats give, and which of them are sure."""
+        """Return the signs computed in floats, and a mask of the certain ones."""
         planes, turned = self._from_the_nearest(planes)
         with np.errstate(all="ignore"):
             base, near = self.points[planes[:, 0]], self._sizes[planes[:, 0]]
@@ -114,9 +114,9 @@ class ExactPoints:
         return signs, above | below
 
     def _from_the_nearest(self, planes: Integers) -> tuple[Integers, NDArray[np.bool_]]:
-        """Return planes with the point nearest to the origin first, and which were turned over by the exchange.
+        """Return planes with the point nearest to the origin first, and a mask of the planes whose sign this flips.
 
-        Heights are measured from the first point: if it were far off, differences of large numbers would be left.
+        Heights are measured from the first point: a distant one would cancel the digits of the differences.
         """
         nearest = self._sizes.max(axis=1, initial=0)[planes].argmin(axis=1)
         rows, exchanged = np.arange(len(planes)), planes.copy()
@@ -124,7 +124,7 @@ class ExactPoints:
         return exchanged, nearest != 0
 
     def _settle(self, planes: Integers, signs: Signs, which: Integers, targets: Integers) -> None:
-        """Put the exact sign wherever floats leave it open."""
+        """Replace every uncertain sign by the exact one."""
         distinct, normal_numbers = np.unique(which, return_inverse=True)
         normals, base = self.normals(planes[distinct]), self.whole[planes[distinct, 0]]
         for start in range(0, which.size, _AT_ONCE // 16):
@@ -134,7 +134,7 @@ class ExactPoints:
             signs[which[part], targets[part]] = (values > 0).astype(np.int8) - (values < 0).astype(np.int8)
 
     def spanning_columns(self) -> list[int]:
-        """Return coordinates that tell the points apart and keep what is straight straight: one for each dimension."""
+        """Return coordinates, one for each dimension of the points' span, in which the points stay distinct."""
         rows = [[Fraction(value) for value in row] for row in (self.whole - self.whole[:1]).tolist()]
         columns: list[int] = []
         for column in range(self.dimension):
@@ -150,7 +150,7 @@ class ExactPoints:
         return columns
 
 
-_MEMORY = 2**30  # bytes for signs and for the partings that are found, also more than once
+_MEMORY = 2**30  # bytes for signs and for partings, with duplicates
 
 Bits = NDArray[np.uint8]
 
@@ -196,7 +196,7 @@ def find_partitions(points: ExactPoints) -> Partitions:
 
 
 def _simple(planes: Integers, signs: Signs) -> Iterator[tuple[Bits, Integers]]:
-    """Yield partings by hyperplanes with d points on them: these may lie on any side."""
+    """Yield partings by hyperplanes with exactly d points on them, which may fall on either side."""
     above, rows = np.packbits(signs > 0, axis=1), np.arange(len(planes))
     for pattern in itertools.product((False, True), repeat=planes.shape[1]):
         bits = above.copy()
@@ -206,7 +206,7 @@ def _simple(planes: Integers, signs: Signs) -> Iterator[tuple[Bits, Integers]]:
 
 
 def _crowded(points: ExactPoints, planes: Integers, signs: Signs) -> Iterator[tuple[Bits, Integers]]:
-    """Yield partings by hyperplanes with more than d points on them: by a hyperplane inside of them."""
+    """Yield partings by hyperplanes with more than d points on them; a lower-dimensional hyperplane parts these."""
     _, first = np.unique(np.packbits(signs == 0, axis=1), axis=0, return_index=True)
     for row in first:
         on = np.flatnonzero(signs[row] == 0)
@@ -218,14 +218,14 @@ def _crowded(points: ExactPoints, planes: Integers, signs: Signs) -> Iterator[tu
 
 
 def columns_within(points: ExactPoints, plane: Integers) -> list[int]:
-    """Return the coordinates that tell points of a hyperplane apart: all but one that its normal has."""
+    """Return coordinates in which points of a hyperplane stay distinct: all but one where its normal is not zero."""
     normal = points.normals(plane[np.newaxis])[0]
     dropped = next(column for column, value in enumerate(normal) if value != 0)
     return [column for column in range(points.dimension) if column != dropped]
 
 
 def _once(bits: Bits, planes: Integers, count: int) -> Partitions:
-    """Return each parting once, with the first point's side as 0."""
+    """Return the distinct partings, with the first point's side as 0."""
     every = np.packbits(np.ones(count, dtype=np.bool_))
     bits = np.where(bits[:, :1] & 128, bits ^ every, bits)
     first = first_rows(bits)
@@ -233,9 +233,9 @@ def _once(bits: Bits, planes: Integers, count: int) -> Partitions:
 
 
 def first_rows(bits: Bits) -> Integers:
-    """Return the place of the first of each kind of row.
+    """Return the index of the first occurrence of each distinct row.
 
-    Rows are sorted by a mark of 64 bits, which is checked: should two kinds share one, rows are compared themselves.
+    Rows are sorted by a 64-bit hash, which is checked: if two distinct rows collide, the rows themselves are compared.
     """
     padded = np.zeros((len(bits), -(-bits.shape[1] // 8) * 8), dtype=np.uint8)
     padded[:, : bits.shape[1]] = bits

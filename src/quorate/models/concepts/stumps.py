@@ -86,7 +86,7 @@ class _Splits(Dichotomies):
     def __init__(self, points: Points) -> None:
         self.features = points.shape[1]
         self._constants = min(2, len(points) + 1)
-        self._splits = DistinctSplits(np.array(points.T, order="C"))  # a copy: the caller may write to the points later
+        self._splits = DistinctSplits(np.array(points.T, order="C"))  # a copy: the caller may change the points
         self._cuts, self._places = self._splits.new()
         self._starts = np.cumsum([0, *(cuts.size for cuts in self._cuts)])
 
@@ -138,9 +138,9 @@ class _Run(NamedTuple):
 
 
 class DistinctSplits:
-    """Which cuts split the rows in a way that no earlier feature does, for columns of values.
+    """The cuts of each feature whose split of the rows no earlier feature makes.
 
-    A split is known by the sum of random words of the rows on the side without the first row. Equal sums are only
+    A split's hash is the sum of random words of the rows on the side without the first row. Equal sums are only
     a suspicion: each is confirmed on the rows themselves, and if two different splits share a sum, new words are
     drawn. So the result is exact, and does not depend on the words.
     """
@@ -148,7 +148,7 @@ class DistinctSplits:
     def __init__(self, columns: Points) -> None:
         self.columns, self._rows = columns, columns.shape[1]
         self.orders: list[NDArray[np.int32]] = []
-        self._places: list[NDArray[np.int32]] = []  # in the order of a feature, after which there is a cut
+        self._places: list[NDArray[np.int32]] = []  # positions in a feature's order that a cut follows
         self._cuts: list[NDArray[np.float64]] = []
         for column in columns:
             order = np.argsort(column)
@@ -160,7 +160,7 @@ class DistinctSplits:
         self._starts = np.cumsum([0, *(cuts.size for cuts in self._cuts)])
 
     def new(self) -> tuple[list[NDArray[np.float64]], list[NDArray[np.int32]]]:
-        """Return for each feature the cuts whose split is new, and the places in its order that they come after."""
+        """Return for each feature the cuts whose split is new, and the positions in its order that they follow."""
         parts = [slice(start, end) for start, end in itertools.pairwise(self._starts)]
         while True:
             marks, runs = self._marks(), list[_Run]()
@@ -211,7 +211,7 @@ class DistinctSplits:
                 yield feature
 
     def _where(self, splits: Integers) -> tuple[Integers, Integers]:
-        """Return the feature and the place of splits that are numbered through."""
+        """Return the feature and the position of splits, by their number over all features."""
         feature = np.searchsorted(self._starts, splits, side="right").astype(np.int64) - 1
         return feature, np.concatenate(self._places)[splits].astype(np.int64)
 
@@ -228,7 +228,7 @@ class DistinctSplits:
         return True
 
     def _same(self, feature: int, here: Places, other: int, there: Places) -> bool:
-        """Return whether the rows up to each place `here` are those up to `there` in the other feature, or the rest."""
+        """Return whether the rows up to `here` in one feature are those up to `there` in the other, or the rest."""
         rank = np.empty(self._rows, dtype=np.int32)
         rank[self.orders[other]] = np.arange(self._rows)
         met = rank[self.orders[feature]]
@@ -239,9 +239,9 @@ class DistinctSplits:
 
 
 def _suspects(runs: list[_Run], rows: int) -> tuple[Integers, Integers]:
-    """Return pairs of splits that share their mark: each split but the first of its kind, after the one before.
+    """Return pairs of splits with equal hashes: each later split of a group with its predecessor.
 
-    Equal splits have sides of equal size, so a few sizes are looked at together, and not all splits at once.
+    Equal splits have sides of equal size, so sizes are processed in small batches to save memory.
     """
     nothing = np.empty(0, dtype=np.int64)
     first, second = [nothing], [nothing]
@@ -267,12 +267,12 @@ Condition = Callable[[int, float], str]  # a feature and a cut, as "age >= 40"
 
 
 def named_condition(names: Sequence[Any] | None) -> Condition:
-    """Return how features of these names are written; they are numbered where they have none."""
+    """Return the function that formats a condition on a feature, by its name or by its number."""
     return lambda feature, cut: f"{f'feature {feature}' if names is None else names[feature]} >= {cut:.6g}"
 
 
 def rule_text(hypothesis: Hypothesis, classes: Sequence[Any], condition: Condition) -> str:
-    """Return a threshold, a stump or a constant as a sentence with the names of its classes, others as their repr.
+    """Return a threshold, stump or constant as a sentence with its class names; return other hypotheses as their repr.
 
     >>> rule_text(Threshold(1.5, upward=False), ["no", "yes"], named_condition(["age"]))
     'no where age >= 1.5, and yes elsewhere'

@@ -1,4 +1,4 @@
-"""Prediction sets and intervals around a published model. PROOF.md has the proof."""
+"""Conformal prediction sets and intervals around a published model, from private held-out rows. Proof: PROOF.md."""
 
 from quorate.models.conformal._estimators import ConformalClassifier, ConformalRegressor
 

@@ -1,4 +1,4 @@
-"""The base of prediction sets and intervals: held-out units, one private quantile of their scores, and the claims.
+"""Conformal prediction sets and intervals from one private quantile of the scores of held-out units.
 
 A score measures how badly the model did on a row. It is rounded up to a public grid. The quantile of the scores of
 held-out units is released once, by the exponential mechanism; everything after that is post-processing.
@@ -42,7 +42,7 @@ from quorate.models.predictors.sklearn_compat import KeepsPublished
 from quorate.models.saving.contract import SavedModel, Spending, State
 from quorate.tables.schema import Schema
 
-ROUNDING = 1e-9  # by which sets are widened, so that the last bits of a sum of the model's decide nothing
+ROUNDING = 1e-9  # widens sets, so that floating-point noise in the model's probabilities decides nothing
 _FEWEST_CELLS, _MOST_CELLS = 100, 10_000
 
 
@@ -64,8 +64,8 @@ class ConformalModel(SavedModel, KeepsPublished, BaseEstimator, ABC):
     def fit(self, X: Any, y: Any, groups: Any = None, schema: Schema | None = None) -> Self:
         """Release one cell of the grid from held-out private rows, none of which the model has seen.
 
-        `groups` names the person of each row, if the person is protected. `schema` declares the columns of a data frame
-        for a model that does not show in which it takes texts.
+        `groups` names the person of each row, if the person is protected. `schema` declares the columns of a data
+        frame, for a model that does not show which of them hold text.
         """
         self._check_settings(groups)
         for name in ("quantile_", "grid_", "cell_", "unit_", "claim_", "covers_", "coverage_", "spent_epsilon_"):
@@ -78,7 +78,7 @@ class ConformalModel(SavedModel, KeepsPublished, BaseEstimator, ABC):
         )
         self.grid_, self.coverage_ = grid, self.quantile_.coverage()
         self.unit_ = "row" if groups is None else "person"
-        self.covers_ = self._describe_coverage()  # now: settings may be changed after the fit
+        self.covers_ = self._describe_coverage()  # computed now, since settings may change after the fit
         cells = self._score_rows(rows, y)
         if self.per_person == "first":
             scores = cells[first]
@@ -99,7 +99,7 @@ class ConformalModel(SavedModel, KeepsPublished, BaseEstimator, ABC):
             raise InvalidInput("miscoverage must be below 1: sets that hold the label with probability 0 are empty")
         check_choice("per_person", self.per_person, ("all", "first"))
         if groups is None and self.per_person != "all":
-            raise InvalidInput("per_person is for groups, which say whose each row is; there are none")
+            raise InvalidInput(f"per_person={self.per_person!r} requires groups=, the person of each row")
 
     @abstractmethod
     def _make_grid(self, units: int) -> NDArray[np.float64]:
@@ -110,11 +110,11 @@ class ConformalModel(SavedModel, KeepsPublished, BaseEstimator, ABC):
         """Return the cell of the grid in which the score of each row lies."""
 
     def _grid_cells(self, units: int) -> int:
-        """Return how many cells the grid has, from public numbers: as many as the noise lets be told apart."""
+        """Return the number of cells of the grid, from public numbers: as many as the noise can resolve."""
         return int(min(max(units * self.epsilon / 2, _FEWEST_CELLS), _MOST_CELLS))
 
     def _describe_coverage(self) -> str:
-        """Return what is guaranteed of the sets or intervals, in one sentence."""
+        """Return the coverage guarantee of the sets or intervals, in one sentence."""
         subject = "row holds its label"
         if self.unit_ == "person":
             all_rows = self.per_person == "all"
@@ -127,7 +127,7 @@ class ConformalModel(SavedModel, KeepsPublished, BaseEstimator, ABC):
         return float(self.grid_[self.cell_])
 
     def to_state(self) -> State:
-        """Return settings, the grid and its released cell, and the model that the sets or intervals are about."""
+        """Return settings, the grid and its released cell, and the model behind the sets or intervals."""
         check_is_fitted(self, "cell_")
         state = State(self.fitted_values())
         state.put_arrays("grid", grid=self.grid_)
@@ -140,12 +140,12 @@ class ConformalModel(SavedModel, KeepsPublished, BaseEstimator, ABC):
         sets = cls.from_fitted_values(state.values, model=state.model("model"))
         sets.grid_ = state.arrays("grid")["grid"]
         if not (sets.grid_.shape == (sets.quantile_.cells,) and 0 <= sets.cell_ < sets.quantile_.cells):
-            raise InvalidInput("the released cell is none of the grid; the model is not loaded")
+            raise InvalidInput("the released cell is outside the grid; the model is not loaded")
         sets.coverage_ = sets.quantile_.coverage()
         return sets
 
     def page_facts(self, schema: Any = None) -> list[str]:
-        """Return the coverage, and what is claimed of the model that the sets or intervals are about."""
+        """Return the coverage guarantee, and the claim of the model behind the sets or intervals."""
         claim = getattr(self.model, "claim_", None)
         origin = f"Its own claim: {claim}. For people whose rows served for both, the epsilons add up."
         origin = "What it claims is said by who published it." if claim is None else origin
@@ -222,7 +222,7 @@ class ConformalClassifier(ClassifierMixin, ConformalModel):
     def _score_rows(self, rows: Any, y: Any) -> Integers:
         codes = class_codes(self.classes_, y)
         probabilities = probabilities_by_row(self.model, rows)[np.arange(len(codes)), codes]
-        probabilities[codes < 0] = 0.0  # a label that is missing, or that the model does not know, is the least likely
+        probabilities[codes < 0] = 0.0  # a label that is missing or outside the model's classes is the least likely
         return np.searchsorted(-self.grid_, -probabilities)  # the first level that is not above: proof: step 1
 
     @property
@@ -243,11 +243,11 @@ class ConformalClassifier(ClassifierMixin, ConformalModel):
 
     def predict_set(self, X: Any) -> NDArray[np.bool_]:
         """Return the set of each row: whether each of `classes_` is in it. Nothing is spent."""
-        probabilities = np.nan_to_num(self.predict_proba(X))  # no number is the least, as in `fit`: proof: step 4
+        probabilities = np.nan_to_num(self.predict_proba(X))  # NaN counts as 0, as in `fit`: proof: step 4
         return np.asarray(probabilities >= self.threshold_ - ROUNDING)
 
 
-_SMALLEST_WIDTH = 1e-4  # of the largest error: errors below are not told apart
+_SMALLEST_WIDTH = 1e-4  # of the largest error; smaller errors share one cell
 
 
 @dataclass(eq=False, repr=False)
@@ -299,7 +299,7 @@ class ConformalRegressor(RegressorMixin, ConformalModel):
     def _check_settings(self, groups: Any) -> None:
         super()._check_settings(groups)
         if self.largest_error is None:
-            raise InvalidInput("largest_error must be a public number that errors hardly exceed: there is no default")
+            raise InvalidInput("largest_error must be a public upper bound for most errors, got None")
         check_positive("largest_error", self.largest_error)
 
     def _make_grid(self, units: int) -> NDArray[np.float64]:
@@ -310,7 +310,7 @@ class ConformalRegressor(RegressorMixin, ConformalModel):
 
     def _score_rows(self, rows: Any, y: Any) -> Integers:
         targets, predicted = target_numbers(y), values_by_row(self.model, rows)
-        with np.errstate(all="ignore"):  # a warning would tell of a value: proof: step 1
+        with np.errstate(all="ignore"):  # a warning would reveal a value: proof: step 1
             errors = np.abs(targets - predicted)
         return np.searchsorted(self.grid_, np.nan_to_num(errors, nan=np.inf))  # rounded up: proof: step 1
 
@@ -330,4 +330,4 @@ class ConformalRegressor(RegressorMixin, ConformalModel):
         beyond = self.width_ * (1 + ROUNDING) + ROUNDING * np.abs(values)
         with np.errstate(invalid="ignore"):
             ends = np.column_stack([values - beyond, values + beyond])
-        return np.where(np.isnan(ends), [-np.inf, np.inf], ends)  # where the model says no number: proof: step 4
+        return np.where(np.isnan(ends), [-np.inf, np.inf], ends)  # where the model returns NaN: proof: step 4

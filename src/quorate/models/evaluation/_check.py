@@ -42,9 +42,9 @@ from quorate.tables.containers import open_column
 from quorate.tables.schema import Schema
 from quorate.tables.values import read_texts
 
-OTHER = "other"  # the group of those whose group was not declared
+OTHER = "other"  # the group of units whose group is not declared
 _FARTHEST = 4.0  # log-odds at which the first bin ends and the last one begins
-_SHARES = (1.0, 2.0)  # of what both grids may tell: the second has more cells, whose noise adds up
+_SHARES = (1.0, 2.0)  # of the budget of both grids; the second has more cells, whose noise adds up
 
 
 def check_model(
@@ -150,7 +150,7 @@ def check_model(
 def _grids(
     model: Any, rows: Any, labels: Integers, where: Integers, *, groups: int, edges: NDArray[np.float64]
 ) -> list[Integers]:
-    """Return the counts by group, label and whether the model is right, and by group, label and bin if it has any."""
+    """Return counts by group, label and correctness, and by group, label and bin if the model has probabilities."""
     classes = classes_of(model)
     right = (labels_by_row(model, rows) == labels).astype(np.int64)
     parts = [count_cells((groups, classes.size, 2), where, labels, right)]
@@ -165,29 +165,29 @@ def _grids(
 def _check_settings(model: Any, bins: int, confidence: float) -> int:
     check_published(model)
     if check_rate("confidence", confidence) == 1:
-        raise InvalidInput("confidence must be below 1: an interval that always covers says nothing")
+        raise InvalidInput("confidence must be below 1, got 1; take 0.95")
     if check_count("bins", bins, least=4) % 2:
-        raise InvalidInput(f"bins must be an even number, so that one half is the middle, not {bins}")
+        raise InvalidInput(f"bins must be an even number, got {bins}")
     return int(bins)
 
 
 def _named_groups(by: Any, values: Sequence[Any] | None) -> tuple[list[str], Integers]:
-    """Return the names of the groups, and the number of the group of each row."""
+    """Return the group names, and the group number of each row."""
     if by is None:
         if values is not None:
-            raise InvalidInput("by_values declares the groups of by; there is no by")
+            raise InvalidInput("by_values requires by")
         return ["all"], np.empty(0, dtype=np.int64)
-    texts = _texts(by)  # proof: step 2: each by itself, so that a missing one does not make 1.0 of the 1 of others
+    texts = _texts(by)  # proof: step 2: each alone, since a missing value turns integers into floats
     declared = sorted(set(texts)) if values is None else _texts(list(values))
     if len(set(declared)) != len(declared) or {"all", OTHER} & set(declared):
-        raise InvalidInput("by_values must name each group once, and none of them 'all' or 'other'")
+        raise InvalidInput("by_values must name each group once, without the reserved names 'all' and 'other'")
     names = declared if values is None else [*declared, OTHER]
     number = {name: position for position, name in enumerate(declared)}
     return names, np.array([number.get(value, len(declared)) for value in texts], dtype=np.int64)
 
 
 def _texts(values: Any) -> list[str]:
-    """Return values as texts, each by itself; a missing one is "nan"."""
+    """Convert each value to text by itself; a missing value becomes "nan"."""
     return ["nan" if text is None else text for text in read_texts(open_column(values, name="by"), ()).to_pylist()]
 
 

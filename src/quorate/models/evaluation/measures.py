@@ -1,4 +1,4 @@
-"""What a private test of a model has found: figures made of released counts, each with an interval."""
+"""Results of a private test of a model: figures computed from released counts, each with an interval."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +14,7 @@ from quorate.core.arrays import Floats
 from quorate.core.errors import InvalidInput
 
 _WIDEST = 1000.0  # standard deviations in whole numbers up to which the law of a sum of noises is computed
-_STEPS = 4001  # places at which an area is tried
+_STEPS = 4001  # grid points at which an area is tried
 
 
 @dataclass(frozen=True)
@@ -27,40 +27,40 @@ class Interval:
 
     @property
     def says(self) -> bool:
-        """Whether it says anything: not where there are too few units for the noise."""
+        """Whether the interval is informative; it is not where the noise outweighs the units."""
         return self.low > 0 or self.high < 1
 
 
 @dataclass(frozen=True)
 class NoisyCount:
-    """A sum of released cells, of how many, and the scale of the noise of each."""
+    """A sum of released cells, their number, and the scale of the noise of each."""
 
     value: float
     cells: int
     scale: float
 
     def ends(self, miss: float) -> tuple[float, float]:
-        """Return between which numbers the true count lies, but for a probability of `miss`."""
+        """Return bounds that contain the true count with probability at least 1 - `miss`."""
         bound = noise_bound(self.scale, self.cells, miss)
         return max(0.0, self.value - bound), max(0.0, self.value + bound)
 
 
 @lru_cache(maxsize=256)
 def noise_bound(scale: float, cells: int, miss: float) -> int:
-    """Return a whole number that the sum of so many discrete Gaussian noises exceeds, in size, with at most `miss`."""
+    """Return a bound that the absolute sum of this many discrete Gaussians exceeds with probability at most `miss`."""
     spread = scale * math.sqrt(cells)
-    if spread > _WIDEST:  # then it is a Gaussian but for far less than the number added
+    if spread > _WIDEST:  # the sum differs from a Gaussian by far less than the margin added here
         return math.ceil(-float(special.ndtri(miss / 2)) * spread) + 2
     half = math.ceil(12 * scale) + 10
     weights = np.exp(-np.square(np.arange(-half, half + 1.0)) / (2 * scale**2))
     law = _power(weights / weights.sum(), cells)
-    beyond = 2 * np.cumsum(law[::-1])[: law.size // 2][::-1]  # of a size of at least 1, 2, ...: it is symmetric
+    beyond = 2 * np.cumsum(law[::-1])[: law.size // 2][::-1]  # tail mass beyond 1, 2, ... on both sides, by symmetry
     above = np.flatnonzero(beyond * (1 + 1e-9) + 1e-12 <= miss)
     return int(above[0]) if above.size else law.size // 2
 
 
 def _power(law: Floats, times: int) -> Floats:
-    """Return the law of a sum of so many independent draws."""
+    """Return the distribution of a sum of this many independent draws."""
     result = law
     for digit in bin(times)[3:]:
         result = np.convolve(result, result)
@@ -69,14 +69,14 @@ def _power(law: Floats, times: int) -> Floats:
 
 
 def share_interval(part: NoisyCount, rest: NoisyCount, *, miss: float, total: int | None = None) -> Interval:
-    """Return the interval of the share of `part` in both, for independent units; `total` of both, if it is public."""
+    """Return the interval of the share of `part` in both counts, for independent units; `total` is their public sum."""
     (part_low, part_high), (rest_low, rest_high) = part.ends(miss / 4), rest.ends(miss / 4)
     if total is not None:  # proof: step 4
         ends = max(part_low, total - rest_high), min(part_high, total - rest_low)
         part_low, part_high = (min(max(end, 0.0), float(total)) for end in sorted(ends))
         rest_low, rest_high = total - part_high, total - part_low
     value, total_count = part.value, part.value + rest.value
-    if total is not None:  # two counts of the same: their mean has less noise
+    if total is not None:  # two noisy counts of one quantity; their mean has less noise
         value, total_count = (part.value + total - rest.value) / 2, float(total)
     estimate = min(1.0, max(0.0, value / total_count)) if total_count > 0 else 0.5
     low = special.betaincinv(part_low, rest_high + 1, miss / 4) if part_low > 0 else 0.0
@@ -87,7 +87,7 @@ def share_interval(part: NoisyCount, rest: NoisyCount, *, miss: float, total: in
 def area_interval(positive: Floats, negative: Floats, *, scale: float, fewest: float, miss: float) -> Interval:
     """Return the interval of the area under the curve, from released counts of both classes by bins, low to high.
 
-    `fewest` is a number that the smaller class has at least, but for a quarter of `miss`.
+    `fewest` bounds the size of the smaller class from below, except with probability a quarter of `miss`.
     """
     bins = len(positive)
     wins = (
@@ -112,12 +112,12 @@ def area_interval(positive: Floats, negative: Floats, *, scale: float, fewest: f
 
 
 def _divergence(seen: float, area: float) -> float:
-    """Return how far a share seen is from its mean, in the sense of Kullback and Leibler."""
+    """Return the Kullback-Leibler divergence of an observed share from its mean."""
     return float(special.rel_entr(seen, area) + special.rel_entr(1 - seen, 1 - area))
 
 
 def _farthest(holds: Callable[[float], Any], inside: float, end: float) -> float:
-    """Return a place beyond which the rule does not hold, between one where it does and an end, by bisection."""
+    """Bisect for the point where a rule stops holding, between a point where it holds and an end."""
     if holds(end):
         return end
     for _ in range(60):
@@ -126,7 +126,7 @@ def _farthest(holds: Callable[[float], Any], inside: float, end: float) -> float
     return end
 
 
-ALL = "all"  # the group of everybody
+ALL = "all"  # the group of all units
 
 
 @dataclass(frozen=True)
@@ -139,13 +139,13 @@ class Measure:
 
     @property
     def title(self) -> str:
-        """Its name, and the group's where it is not of all."""
+        """The figure's name, with the group's name unless the group is "all"."""
         return self.name if self.group == ALL else f"{self.name}, {self.group}"
 
 
 @dataclass(frozen=True)
 class Bin:
-    """Where the model said a probability from `low` to `high`: how often it was so, with an interval."""
+    """Calibration in a bin: the observed rate where the model predicts `low` to `high`, with its interval."""
 
     group: str
     low: float
@@ -154,16 +154,16 @@ class Bin:
 
     @property
     def calibrated(self) -> bool:
-        """Whether the interval meets what the model said."""
+        """Whether the interval overlaps the predicted probabilities."""
         return self.seen.low <= self.high and self.low <= self.seen.high
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelCheck:
-    """What a private test has found: released figures, which may be published. `check_model` makes one.
+    """The result of `check_model`: released figures, which may be published.
 
-    Each interval covers the figure of the population with probability at least `confidence`, one by one. `counts` are
-    the released tables that all is made of, with their noise: (group, label, wrong or right), and (group, label, bin).
+    Each single interval covers the figure of the population with probability at least `confidence`. `counts` are the
+    noisy tables that all figures are computed from: (group, label, wrong or right), and (group, label, bin).
     """
 
     claim: str
@@ -183,10 +183,10 @@ class ModelCheck:
             if (measure.name, measure.group) == (name, group):
                 return measure.interval
         names = ", ".join(dict.fromkeys(measure.name for measure in self.measures))
-        raise InvalidInput(f"no figure is called {name!r} of {group!r}; there are {names}")
+        raise InvalidInput(f"name and group must be one of {names}, got {name!r} of {group!r}")
 
     def summary(self) -> str:
-        """Return the figures as text, one line each; those of which nothing can be said are left out."""
+        """Return the figures as text, one line each, without the uninformative ones."""
         lines = [f"Tested on {self.units:,} held-out units; {self.confidence:.0%} intervals count noise and sampling."]
         lines += [
             f"{measure.title:<40} {_write_interval(measure.interval)}"
@@ -200,7 +200,7 @@ class ModelCheck:
         return "\n".join([*lines, f"{self.claim[0].upper()}{self.claim[1:]}."])
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything as plain values that JSON can hold."""
+        """Return all results as JSON-serializable values."""
         facts = {name: getattr(self, name) for name in ("claim", "epsilon", "delta", "unit", "units", "confidence")}
         return facts | {
             "scales": list(self.scales),
@@ -223,7 +223,7 @@ def _write_interval(interval: Interval) -> str:
 class ReleasedCounts:
     """The released tables: (group, label, wrong or right), and (group, 0 or 1, bin) where there are probabilities.
 
-    `miss` is what an interval may miss, `units` the public number of units, `scales` those of the noise.
+    `miss` is the miss probability of an interval, `units` the public number of units, `scales` the noise scales.
     """
 
     groups: Sequence[str]
@@ -235,12 +235,12 @@ class ReleasedCounts:
     miss: float
 
     def measures(self) -> Iterator[Measure]:
-        """Yield the figures of everybody, then those of each group."""
+        """Yield the figures over all units, then those of each group."""
         for name, members in self._members():
             yield from self._of_group(name, members)
 
     def calibration(self, edges: Floats) -> Iterator[Bin]:
-        """Yield how often it was so where the model said what lies between two edges, if it says probabilities."""
+        """Yield the calibration of each bin, if the model predicts probabilities."""
         if self.bins is None:
             return
         ends = [0.0, *edges.tolist(), 1.0]
@@ -258,7 +258,7 @@ class ReleasedCounts:
         wrong, right = (self._count(table[:, index].sum(), groups * len(self.classes)) for index in (0, 1))
         total = self.units if groups == len(self.groups) else None
         yield Measure("error", name, share_interval(wrong, right, miss=self.miss, total=total))
-        label_miss = self.miss / len(self.classes)  # together they miss no more: balanced accuracy is their mean
+        label_miss = self.miss / len(self.classes)  # a union bound: balanced accuracy is the mean of the recalls
         recalls = [
             [share_interval(*(self._count(row[index], groups) for index in (1, 0)), miss=part) for row in table]
             for part in (self.miss, label_miss)

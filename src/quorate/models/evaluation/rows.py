@@ -1,8 +1,8 @@
-"""Held-out private rows: what a published model says of each, and one value for each unit.
+"""Held-out private rows: the predictions of a published model, and one value for each unit.
 
-What is said of a row is a function of the model and of that row alone (`quorate.core.estimator_calls`), and no error or
-warning of the model leaves: where it fails on a row, it says nothing of that row. So no value of a private row is
-refused either, be it missing, infinite or no number: the model takes it, or fails on that row.
+The prediction of a row depends on the model and on that row alone (`quorate.core.estimator_calls`). Errors and warnings
+of the model are suppressed, and a row on which it fails has no prediction. So no private value is refused, not even a
+missing or infinite one.
 """
 
 import copy
@@ -33,18 +33,18 @@ from quorate.tables.schema import Schema
 
 
 def check_published(model: Any, features: int | None = None) -> None:
-    """Refuse what is no fitted model, or one of other columns: from public values."""
+    """Refuse an unfitted model, or a model of other columns, by public values alone."""
     if isinstance(model, type) or not hasattr(model, "predict"):
         raise InvalidInput("model must be a fitted model that was published or is public: it needs predict")
     settings: dict[str, Any] = getattr(model, "get_params", dict)()
     for part in _flatten([model, *settings.values(), *getattr(model, "__dict__", {}).values()]):
         if hasattr(part, "session_"):
             raise InvalidInput(
-                f"a {type(part).__name__} answers from private records and is paid for: it is not published"
+                f"a {type(part).__name__} answers from private records and spends budget; give a published model"
             )
     expected = getattr(model, "n_features_in_", features)
     if features is not None and expected != features:
-        raise InvalidInput(f"the model takes {expected} features and the rows have {features}; both must be the same")
+        raise InvalidInput(f"X must have {expected} features like the model, got {features}")
 
 
 def _flatten(value: Any) -> Iterator[Any]:
@@ -57,27 +57,27 @@ def _flatten(value: Any) -> Iterator[Any]:
 
 
 def classes_of(model: Any) -> NDArray[Any]:
-    """Return the labels that a classifier knows, sorted."""
+    """Return the sorted class labels of a classifier."""
     classes = np.asarray(getattr(model, "classes_", np.empty(0)))
     if classes.ndim != 1 or classes.size < 2 or getattr(model, "multilabel_", False):
         raise InvalidInput("model must be a fitted classifier of one label: its classes_ name two or more")
     if not np.array_equal(classes, np.unique(classes)):
-        raise InvalidInput("classes_ of the model must be sorted, each once")
+        raise InvalidInput("classes_ of the model must be sorted and distinct")
     return classes
 
 
 def model_rows(model: Any, X: Any) -> Any:
-    """Return checked rows as the model takes them: by name where it knows names."""
+    """Return checked rows as the model takes them, with column names if it has names."""
     names = getattr(model, "feature_names_in_", None)
     return X if names is None else named_matrix(X, names)
 
 
 def private_rows(columns: Any, model: Any, X: Any, schema: Schema | None = None) -> Any:
-    """Return private rows as a model is asked about them, and let `columns` learn their names.
+    """Return private rows in the form that the model takes, and record their column names in `columns`.
 
-    What is refused depends on their shape and names: proof: step 1. Types of private columns decide nothing. Where a
-    model says how it reads private rows, as the linear ones do, its rule is taken. Else the columns of a frame are what
-    the model shows or what `schema` declares.
+    Refusals depend on shape and names alone: proof: step 1. Types of private columns decide nothing. A model with its
+    own rule for private rows, as the linear models have, uses it. Otherwise the column types are those of the model or
+    of `schema`.
     """
     form = None
     if hasattr(model, "private_queries"):
@@ -118,7 +118,7 @@ def format_of_model(model: Any, X: Any, schema: Schema | None = None) -> FrameFo
 
 
 def _text_columns(part: Any, names: Sequence[Any] | None) -> set[Any] | None:
-    """Return in which columns a fitted model of scikit-learn, and the parts that it is made of, have seen texts.
+    """Return the columns in which a fitted scikit-learn model and its parts have seen text.
 
     `names` are those of the columns that the part takes, if it does not know them itself. The result is None where it
     may have seen texts and does not show in which columns: a part that is not of scikit-learn, a function of its user,
@@ -146,14 +146,14 @@ def _inner_text_columns(part: Any, names: Sequence[Any] | None) -> Iterator[set[
 
 
 def _shows_state(part: Any) -> bool:
-    """Return whether a part is of scikit-learn, without a function of its user: then its state shows what it saw."""
+    """Return whether a part is of scikit-learn without user code, so that its state shows the columns it saw."""
     function = getattr(part, "func", None) if isinstance(part, FunctionTransformer) else None
     homes = [type(part).__module__, getattr(getattr(function, "func", function), "__module__", None) or "numpy"]
     return homes[0].startswith("sklearn.") and homes[1].partition(".")[0] in ("sklearn", "numpy")
 
 
 def _own_text_columns(part: Any, names: Sequence[Any] | None) -> set[Any] | None:
-    """Return the columns whose texts an encoder or an imputer has kept, or that a transformer takes one by one.
+    """Return the text columns that an encoder or an imputer stores, or that a transformer takes one by one.
 
     A transformer hands a single column on as a vector, which is how texts are counted.
     """
@@ -168,9 +168,9 @@ def _own_text_columns(part: Any, names: Sequence[Any] | None) -> set[Any] | None
 
 
 def probabilities_by_row(model: Any, X: Any) -> NDArray[np.float64]:
-    """Return what the model gives to each class, one row a row of X: 0 for all where it fails or says no number.
+    """Return the class probabilities of each row; all are 0 where the model fails or returns NaN.
 
-    A model that says labels alone gives 1 to its label.
+    A model without probabilities gives 1 to its label.
     """
     classes = classes_of(model)
     if not hasattr(model, "predict_proba"):
@@ -180,21 +180,21 @@ def probabilities_by_row(model: Any, X: Any) -> NDArray[np.float64]:
 
 
 def labels_by_row(model: Any, X: Any) -> Integers:
-    """Return the number of the class that the model says of each row; -1 where it fails."""
+    """Return the predicted class number of each row; -1 where the model fails."""
     classes = classes_of(model)
     codes = _numbers_by_row(model, X, lambda subject, rows: class_codes(classes, np.asarray(subject.predict(rows))))
     return np.nan_to_num(codes[:, 0], nan=-1.0).astype(np.int64)
 
 
 def values_by_row(model: Any, X: Any) -> NDArray[np.float64]:
-    """Return the number that a regressor says of each row; nan where it fails."""
+    """Return a regressor's prediction for each row; NaN where it fails."""
     return _numbers_by_row(model, X, lambda subject, rows: subject.predict(rows))[:, 0]
 
 
 def _numbers_by_row(model: Any, X: Any, ask: Callable[[Any, Any], Any], width: int = 1) -> NDArray[np.float64]:
-    """Return the numbers that `ask` reads of the model for each row, in calls of a fixed shape; nan where it fails.
+    """Return the numbers of `ask` for each row, in calls of a fixed shape; NaN where the model fails.
 
-    Each row is asked about once: rows that are alike would stand in the same place of a call, and need one each.
+    Each row is predicted once: equal rows take the same position in a call, so they need one call each.
     """
     first_with: dict[bytes, int] = {}
     numbers = np.array([first_with.setdefault(digest, len(first_with)) for digest in query_digests(X)], dtype=np.int64)
@@ -203,7 +203,7 @@ def _numbers_by_row(model: Any, X: Any, ask: Callable[[Any, Any], Any], width: i
 
     def predict(rows: Any) -> Any:
         if rows_a_call == 1:
-            seed(0)  # a model that draws when it is asked draws the same for every row
+            seed(0)  # a model that draws random numbers in predict draws the same for every row
         subject = copy.deepcopy(model) if is_copied else model
         return np.asarray(ask(subject, model_rows(subject, rows))).reshape(len(rows), -1)
 
@@ -219,9 +219,9 @@ def first_rows(rows: int, groups: Any, y: Any) -> tuple[Integers, Integers, int]
 
 
 def count_cells(shape: tuple[int, ...], *coordinates: Integers) -> Integers:
-    """Return how many units lie in each cell, by a number for each dimension; -1 is that of a unit in no cell.
+    """Return the number of units in each cell, by one coordinate for each dimension; -1 puts a unit in no cell.
 
-    A unit is in at most one: replacing it moves two counts by 1, or none.
+    A unit is in at most one cell, so replacing it changes at most two counts by 1.
     """
     counts = np.zeros(shape, dtype=np.int64)
     counted = np.all(np.stack(coordinates) >= 0, axis=0)

@@ -183,9 +183,7 @@ class StudentFirstClassifier(KeepsPublished, PrivateClassifier):
     def _check_student(self) -> None:
         features = getattr(self.student, "n_features_in_", self.n_features_in_)
         if features != self.n_features_in_:
-            raise InvalidInput(
-                f"student takes {features} features and the records have {self.n_features_in_}; both must be the same"
-            )
+            raise InvalidInput(f"student must take {self.n_features_in_} features like the records, got {features}")
         classes = getattr(self.student, "classes_", self.classes_)
         self._codes_of(np.asarray(classes))
 

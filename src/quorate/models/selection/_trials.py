@@ -100,7 +100,7 @@ def scoring_of(name: str | None, estimator: Any, largest_error: float | None) ->
     if is_regressor(estimator):
         check_choice("scoring", name or _VALUES[0], _VALUES)
         if largest_error is None:
-            raise InvalidInput("largest_error must be a public number that errors hardly exceed: there is no default")
+            raise InvalidInput("largest_error must be a public upper bound for most errors, got None")
         return Scoring(_VALUES[0], check_positive("largest_error", largest_error))
     check_choice("scoring", name or _LABELS[0], _LABELS)
     if largest_error is not None:

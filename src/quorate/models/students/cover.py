@@ -112,7 +112,7 @@ class CoverClassifier(ConceptModel):
         if self.points is not None:
             check_count("points", self.points)
         if check_count("records_per_person", self.records_per_person) != 1 and groups is None:
-            raise InvalidInput("records_per_person is for groups, which say whose each row is; there are none")
+            raise InvalidInput("records_per_person requires groups=, the person of each row")
 
     @property
     def rule_(self) -> str:

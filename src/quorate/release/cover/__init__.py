@@ -1,11 +1,11 @@
-"""The public cover of a class: one query for each way in which the class labels the public points, and its cells.
+"""The public cover of a class: one query for each dichotomy of the public points, and the cells of these queries.
 
     make_cover          the cover of a class of hypotheses on public points
     parse_hypothesis    a box or a halfspace from a text
-    Cover               cells, queries, and where a record and a new hypothesis belong
+    Cover cells and queries; maps records to cells and hypotheses to queries
 
-Public points alone decide what the cells and the queries are. A record is put into a cell by exact comparisons, each by
-itself, and whatever it is: one that is no point of the class (a missing or infinite value) has a cell of its own.
+Public points alone decide the cells and the queries. Exact comparisons put each record into a cell, independently of
+all others. A record that is not a point of the class (a missing or infinite value) goes to a separate cell.
 """
 
 from typing import Any
@@ -44,7 +44,7 @@ def make_cover(concept: Concept, public_points: Any) -> Cover:
 
 
 def parse_hypothesis(text: str, concept: Concept) -> Any:
-    """Return the box or halfspace that a text says; a text about another class stays as it is."""
+    """Parse a box or halfspace from text; return the text of any other class unchanged."""
     if isinstance(concept, Boxes):
         return parse_box(text, concept.features)
     return parse_halfspace(text, concept.features) if isinstance(concept, Halfspaces) else text

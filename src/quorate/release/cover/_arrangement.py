@@ -42,11 +42,11 @@ class Lines:
         return len(self.slopes)
 
     def crossing(self, line: int, other: int) -> Fraction:
-        """Return where two lines that are not parallel cross."""
+        """Return the crossing of two lines that are not parallel."""
         return (self.intercepts[other] - self.intercepts[line]) / (self.slopes[line] - self.slopes[other])
 
     def along(self, line: int) -> tuple[Integers, Integers, Values]:
-        """Return the lines that cross this one, from left to right, which vertex each passes, and about where it is."""
+        """Return the lines that cross this one, from left to right, with their vertices and approximate positions."""
         crossings = np.flatnonzero(self.ranks != self.ranks[line])
         abscissas, errors = self._places(line, crossings)
         order = np.argsort(abscissas, kind="stable")
@@ -60,7 +60,7 @@ class Lines:
         return self._sort_exactly(line, crossings, vertices, abscissas)
 
     def _places(self, line: int, crossings: Integers) -> tuple[Values, Values]:
-        """Return about where the others cross a line, and how far off that may be."""
+        """Return approximate crossings of the other lines with a line, and their error bounds."""
         with np.errstate(all="ignore"):
             rise = self.float_intercepts[crossings] - self.float_intercepts[line]
             turn = self.float_slopes[line] - self.float_slopes[crossings]
@@ -76,7 +76,7 @@ class Lines:
     def _sort_exactly(
         self, line: int, crossings: Integers, runs: Integers, abscissas: Values
     ) -> tuple[Integers, Integers, Values]:
-        """Sort exactly what floats leave open: within a run of neighbours, by fractions."""
+        """Sort by fractions within each run of neighbours whose order floats leave open."""
         starts = np.flatnonzero(np.diff(runs, prepend=-1))
         ends = np.append(starts[1:], runs.size)
         new = np.zeros(runs.size, dtype=np.bool_)  # which begin another vertex
@@ -173,7 +173,7 @@ class Faces:
 
 
 class _Table:
-    """All orders along lines: for each line and each other line the vertex, and about where each vertex is."""
+    """All orders along lines: the vertex of each pair of lines, and its approximate position."""
 
     def __init__(self, lines: Lines) -> None:
         count = len(lines)
@@ -189,11 +189,11 @@ class _Table:
         finite = self.place[np.isfinite(self.place)]
         with np.errstate(all="ignore"):
             width = float(np.median(np.abs(finite - np.median(finite)))) if finite.size else 0.0
-        self.step = width if 0 < width < math.inf else 1.0  # how far a point is put into a face, at most
+        self.step = width if 0 < width < math.inf else 1.0  # largest distance of a point from the boundary of its face
 
 
 def find_points(lines: Lines) -> tuple[Faces, Points]:
-    """Return all faces, and about a point of each."""
+    """Return all faces, and an approximate point of each."""
     table = _Table(lines)
     faces = Faces(table)
     leftmost = np.array([[nearest(x), nearest(y)] for x, y in _left_points(table, faces)])
@@ -249,7 +249,7 @@ def _left_points(table: _Table, faces: Faces) -> Iterator[tuple[Fraction, Fracti
 
 
 def _to_floats(values: Sequence[Fraction]) -> tuple[Values, Values]:
-    """Return numbers as floats, and how far off each may be: not at all where it is one."""
+    """Return numbers as floats with error bounds, which are 0 where a number is a float."""
     floats = np.array([nearest(value) for value in values], dtype=np.float64)
     same = [
         math.isfinite(near) and value == Fraction(near) for value, near in zip(values, floats.tolist(), strict=True)

@@ -31,7 +31,7 @@ class Axis:
 
     @property
     def cells(self) -> int:
-        """How many cells there are."""
+        """The number of cells."""
         return int(self.values.size)
 
     def locate(self, values: Values) -> Integers:
@@ -39,15 +39,15 @@ class Axis:
         return np.asarray(np.searchsorted(self.cuts, values, side="right"), dtype=np.int64)
 
     def below(self, bounds: Any, *, included: bool = False) -> Integers:
-        """Return how many public values lie below each bound, or at and below it where that is `included`."""
+        """Return the number of public values below each bound, or at and below it where `included` is true."""
         ends = np.asarray(bounds, dtype=np.float64)
         if np.isnan(ends).any():
-            raise InvalidInput("the ends of a query must be numbers, not NaN; infinity is one")
+            raise InvalidInput("the ends of a query must be numbers or infinite, got NaN")
         return np.asarray(np.searchsorted(self.values, ends, side="right" if included else "left"), dtype=np.int64)
 
 
 class ThresholdCover(CellCover):
-    """Cells are numbered from the top, so that what lies above a cut is a prefix; the last one is no part of the line.
+    """The cover of thresholds. Cells are numbered from the top, so that a query is a prefix; the last is off the line.
 
     Query j < m is all that lies at or above the lower end of cell j, for m cells on the line. In both directions the
     query m + j is what lies below it: all, less the query j.
@@ -67,19 +67,19 @@ class ThresholdCover(CellCover):
     def _check(self, hypothesis: Any) -> None:
         super()._check(hypothesis)
         if isinstance(hypothesis, Threshold) and not hypothesis.upward and not self.has_differences:
-            raise InvalidInput("a downward threshold is a query of Thresholds(both_directions=True) only")
+            raise InvalidInput("a downward threshold requires Thresholds(both_directions=True)")
 
     def _project(self, hypotheses: Sequence[Any]) -> Any:
         plain = [_cut_and_direction(hypothesis) for hypothesis in hypotheses]
         cuts = np.array([cut for cut, _ in plain], dtype=np.float64)
         upward = np.array([up for _, up in plain], dtype=np.bool_)
         cells, below = self._axis.cells, self._axis.below(cuts)
-        number = cells - 1 - below  # -1, which is `NOTHING`, where all lie below
+        number = cells - 1 - below  # -1 is `NOTHING`, where all public values lie below
         downward = np.where(below == cells, cells - 1, np.where(below == 0, NOTHING, cells + number))
         return np.where(upward, number, downward)
 
     def parts(self, numbers: ArrayLike) -> tuple[Whole, Whole]:
-        """Return the prefix that a query is, or the two whose difference it is."""
+        """Return the prefix of a query, or the two prefixes whose difference it is."""
         plus = np.asarray(numbers, dtype=np.int64)
         cells = self._axis.cells
         turned = plus >= cells
@@ -97,7 +97,7 @@ def _cut_and_direction(hypothesis: Any) -> tuple[float, bool]:
 
 
 class IntervalCover(CellCover):
-    """Cells from the bottom to the top; the last one is no part of the line. Queries are runs of cells."""
+    """The cover of intervals: cells from the bottom to the top, the last off the line. Queries are runs of cells."""
 
     queries: Ranges
     kind = Interval
@@ -132,7 +132,7 @@ def _ends(hypothesis: Any) -> tuple[float, float]:
 class BoxCover(CellCover):
     """A grid cut halfway between neighbouring public coordinates, axis by axis; the last axis has a slot more.
 
-    The slot is for what is no point: only its last cell is used. A box goes to the box of cells whose public
+    The slot is for records that are not points: only its last cell is used. A box goes to the box of cells whose public
     coordinates it holds, on each axis by itself: so it labels the public points alike, and errs less than the smallest
     box around them would.
     """
@@ -143,7 +143,7 @@ class BoxCover(CellCover):
     def __init__(self, concept: Boxes, public: Any) -> None:
         if concept.features > _MOST_DIMENSIONS:
             raise Infeasible(
-                f"boxes are covered in up to {_MOST_DIMENSIONS} dimensions, not {concept.features}; take fewer columns"
+                f"boxes must have at most {_MOST_DIMENSIONS} dimensions, got {concept.features}; take fewer columns"
             )
         points = check_public(concept, public)
         self._axes = [Axis(column) for column in points.T]
@@ -192,5 +192,5 @@ def parse_box(text: str, features: int) -> Hypothesis:
     except ValueError:
         lower = upper = ()
     if len(lower) != features or any(not low <= high for low, high in zip(lower, upper, strict=True)):
-        raise InvalidInput(f"a box is asked by its {features} sides, low:high,low:high, not {text!r}")
+        raise InvalidInput(f"a box must have {features} sides, such as low:high,low:high, got {text!r}")
     return Box(lower, upper)

@@ -65,14 +65,14 @@ class Sides(Queries):
 
 
 class HalfspaceCover(CellCover):
-    """Query r is all above line r; then come all cells, what lies below each line, and the lines themselves."""
+    """The cover of halfspaces: queries above each line, of all cells, below each line, and of the lines themselves."""
 
     queries: Sides
     kind = Halfspace
 
     def __init__(self, concept: Halfspaces, public: Any) -> None:
         if concept.features != 2:
-            raise Infeasible(f"halfspaces are covered in the plane, not in {concept.features} dimensions")
+            raise Infeasible(f"halfspaces must have 2 dimensions, got {concept.features}")
         points = check_public(concept, public)
         self._public = np.unique(points, axis=0)
         check_points(len(self._public))
@@ -82,7 +82,7 @@ class HalfspaceCover(CellCover):
         self._words, marks = _mark_faces(faces)
         self._faces = np.argsort(marks)
         self._marks = marks[self._faces]
-        self.has_differences = len(self.lines) > 0  # what lies below a line is all, less what lies above it
+        self.has_differences = len(self.lines) > 0  # the query below a line is all points minus those above it
         super().__init__(concept, points, Sides(faces))
 
     def _locate(self, points: Points) -> Any:
@@ -136,7 +136,7 @@ def check_points(points: int) -> None:
 
 
 def _parting_lines(public: Points) -> tuple[Lines, dict[bytes, int]]:
-    """Return one line for each parting of the points, and the number of the query for each way to label them."""
+    """Return one line for each parting of the points, and the query number of each dichotomy."""
     exact = [(Fraction(x), Fraction(y)) for x, y in public.tolist()]
     duals = Lines([-x for x, _ in exact], [y for _, y in exact])
     faces, inside = find_exact_points(duals)
@@ -181,7 +181,7 @@ def _mark_faces(faces: Faces) -> tuple[Marks, Marks]:
     """Return the sums of the words of eight lines for each byte, and a mark for each face: all marks differ.
 
     The mark of a face is the sum of the words of the lines that it lies above. Words are fixed numbers that look like
-    random ones; should two faces share a mark, other words are taken.
+    random ones; if two faces share a mark, other words are tried.
     """
     for attempt in range(64):
         words = _mix_bits(np.arange(faces.lines, dtype=np.uint64) + np.uint64(attempt << 32))
@@ -210,12 +210,12 @@ def parse_halfspace(text: str, features: int) -> Hypothesis:
     except (ValueError, ArithmeticError):
         level = (), Fraction(0)
     if len(level[0]) != features or not any(level[0]):
-        raise InvalidInput(f"a halfspace is asked by {features} numbers and an offset, a,b>c, not {text!r}")
+        raise InvalidInput(f"a halfspace must have {features} coefficients and an offset, such as a,b>c, got {text!r}")
     return Halfspace(features=features, levels=(level,), otherwise=0)
 
 
 def _read_fraction(text: str) -> Fraction:
-    """Return a number as it is written, if it has few enough digits."""
+    """Parse a number exactly, if it has few enough digits."""
     if "/" in text:
         return Fraction(text.strip())
     number = Decimal(text.strip())

@@ -1,4 +1,4 @@
-"""What every cover can do, and on how much of a population two hypotheses can differ that agree on a sample of it."""
+"""The base of covers, and bounds on the disagreement of hypotheses that agree on a public sample."""
 
 import math
 from abc import abstractmethod
@@ -48,18 +48,18 @@ def cover_share(concept: Concept, points: int, beta: float) -> float:
 
 
 def gap_share(points: int, beta: float, gaps: int = 1) -> float:
-    """Return what the largest gap between so many points of a line holds at most, with probability 1 - beta.
+    """Bound the population share of the largest gap between this many points of a line, with probability 1 - beta.
 
     A gap that holds more than g has none of the points in it. By symmetry each of the points + 1 gaps between
-    independent points holds more than g with probability (1 - g)**points, and ties only make gaps smaller. `gaps` is
-    how many gaps a hypothesis can be wrong on; each is at most the largest.
+    independent points holds more than g with probability (1 - g)**points, and ties only make gaps smaller. A hypothesis
+    can err on `gaps` gaps, each at most the largest.
     """
     largest = -math.expm1(math.log(beta / (points + 1)) / points) if points else 1.0
     return min(1.0, gaps * largest)
 
 
 def list_share(members: int, points: int, beta: float) -> float:
-    """Return on how much two of so many hypotheses differ at most if they agree on all points.
+    """Bound the disagreement of any two of this many hypotheses that agree on all points.
 
     A pair that differs on more than g agrees on all points with probability (1 - g)**points at most.
     """
@@ -70,7 +70,7 @@ def list_share(members: int, points: int, beta: float) -> float:
 
 
 def pair_share(concept: Concept, points: int, beta: float) -> float:
-    """Return on how much two hypotheses of a class differ at most if they agree on all points, by its growth function.
+    """Bound the disagreement of two hypotheses of a class that agree on all points, by its growth function.
 
     By a ghost sample (Haussler and Welzl 1987) of a size g of our choice (Komlos, Pach and Woeginger 1992): if a pair
     differs on a share k/g and agrees on the points, then with probability 1/2 at least k points of the ghost lie where
@@ -93,7 +93,7 @@ def _ghost_share(concept: Concept, points: int, beta: float, ghost: int) -> floa
 
 
 def _log_falling(size: int, factors: int) -> float:
-    """Return the logarithm of size (size - 1) ... of so many factors."""
+    """Return the logarithm of the falling factorial size (size - 1) ... of this many factors."""
     return math.lgamma(size + 1) - math.lgamma(size - factors + 1)
 
 
@@ -103,7 +103,7 @@ def _log(value: int) -> float:
 
 
 class Cover(Domain):
-    """The cells and queries that public points leave of a class.
+    """The cells and queries of a class on public points.
 
     A query of the cover stands for all hypotheses that label the public points as it does.
     """
@@ -114,7 +114,7 @@ class Cover(Domain):
         self.concept, self.public_points, self.queries = concept, public_points, queries
 
     def identity(self) -> bytes:
-        """Return the class and the public points. Members of a finite list are told apart by their number alone."""
+        """Return bytes of the class and the public points. The number of a finite list's member is its identity."""
         concept = self.concept
         name = f"Finite of {len(concept.members)}" if isinstance(concept, Finite) else repr(concept)
         return name.encode() + self.public_points.tobytes()
@@ -124,7 +124,7 @@ class Cover(Domain):
         return {"concept": document_of(self.concept)}, {"public": self.public_points}
 
     def public(self) -> Floats | Rows:
-        """Return how many public points lie in each cell."""
+        """Return the number of public points in each cell."""
         counts = self.count(self.public_points)
         return counts if isinstance(counts, Rows) else counts.astype(np.float64)
 
@@ -157,7 +157,7 @@ class Cover(Domain):
         """Return a bound on the cover's own error.
 
         With probability 1 - beta over public points that come from where the records come from, no hypothesis differs
-        from its query of the cover on more than this share of that population. 1.0 where nothing can be said.
+        from its query of the cover on more than this share of that population. 1.0 where there is no bound.
         """
         return float(cover_share(self.concept, len(self.public_points), beta))
 
@@ -172,15 +172,15 @@ class Cover(Domain):
 
 
 class CellCover(Cover):
-    """A cover whose cells have numbers: the last is that of what is no point of the class."""
+    """A cover with numbered cells; the last cell is for records that are not points of the class."""
 
     @property
     def cells(self) -> int:
-        """How many cells there are, the cell of what is no point of the class among them."""
+        """The number of cells, with the cell for records that are not points of the class."""
         return check_whole(self.queries.cells)
 
     def locate(self, records: Any) -> Whole:
-        """Return the number of the cell of each record. No value of a record is a reason for an error."""
+        """Return the cell number of each record. No value of a record raises an error."""
         points = read_points(records, features=self.concept.features)
         usable = self.concept.usable(points)
         cells = np.full(len(points), self.cells - 1, dtype=np.int64)
@@ -188,15 +188,15 @@ class CellCover(Cover):
         return cells
 
     def count(self, records: Any) -> Whole:
-        """Return how many records each cell has."""
+        """Return the number of records in each cell."""
         return np.bincount(self.locate(records), minlength=self.cells)
 
     @abstractmethod
     def centres(self) -> Points:
-        """Return a point of each cell; of the cell of what is no point, NaN."""
+        """Return a point of each cell; NaN for the last cell."""
 
     def rows(self, cells: Whole, support: Rows | None) -> Points:
-        """Return a point of each of these cells; NaN for the cell of what is no point."""
+        """Return a point of each of these cells; NaN for the last cell."""
         return np.asarray(self.centres(), dtype=np.float64)[cells]
 
     @abstractmethod
@@ -205,9 +205,9 @@ class CellCover(Cover):
 
 
 def read_points(records: Any, *, features: int, name: str = "private") -> Points:
-    """Return records as points, each value read by itself: what is no number is NaN.
+    """Return records as points, each value parsed independently; a value that is not a number becomes NaN.
 
-    A record of a list is no point unless it has as many values as there are features.
+    A record of a list must have one value for each feature to be a point.
     """
     if isinstance(records, list | tuple) and not _is_matrix(records, features):
         values = np.array([_point(record, features) for record in records], dtype=np.float64).reshape(-1, features)
@@ -227,11 +227,11 @@ def check_public(concept: Concept, public: Any) -> Points:
             f"public row {int((~usable).argmax()) + 1} is no point of {type(concept).__name__}: a value is missing, "
             "infinite or not declared; fill it in or leave the row out"
         )
-    return points + 0.0  # a copy, and no minus zero: what is equal has one name
+    return points + 0.0  # a copy without minus zero, so that equal points have equal names
 
 
 def _is_matrix(records: list[Any] | tuple[Any, ...], features: int) -> bool:
-    """Return whether each record of a list has as many values as there are features."""
+    """Return whether each record of a list has one value for each feature."""
     return bool(records) and all(_is_row(record) and len(record) == features for record in records)
 
 

@@ -47,10 +47,10 @@ _FIRST_FOR_MEAN = {"adaptive": -1}
 def expected_errors(
     queries: Queries, *, records: int, epsilon: float, delta: float, public: Public = None
 ) -> dict[str, float]:
-    """Return the expected largest error of each engine that can answer these queries, the one to take first.
+    """Return the expected largest error of each engine that can answer these queries, the best engine first.
 
-    It is the one of the least error. But for marginals, engines that measure few cells come after those that measure
-    all of them: how far they err depends on how far the start was from the records, which nothing public says.
+    The best engine has the least error. For marginals, engines that measure few cells come after those that measure all
+    cells: their error depends on the distance of the start from the records, which is not public.
     """
     errors = {
         name: engine.expected_error(queries, records=records, epsilon=epsilon, delta=delta, public=public)
@@ -68,14 +68,12 @@ def expected_errors(
 def choose_engine(
     queries: Queries, *, records: int, epsilon: float, delta: float, public: Public = None, engine: str = "auto"
 ) -> Engine:
-    """Return the engine of this name, or with "auto" the one of least expected error. No private record is read."""
+    """Return the engine of this name, or the engine of least expected error for "auto". No private record is read."""
     if engine != "auto":
         if engine not in ENGINES:
-            raise InvalidInput(f"engine must be 'auto' or one of {', '.join(sorted(ENGINES))}, not {engine!r}")
+            raise InvalidInput(f"engine must be 'auto' or one of {', '.join(sorted(ENGINES))}, got {engine!r}")
         return ENGINES[engine]
     expected = expected_errors(queries, records=records, epsilon=epsilon, delta=delta, public=public)
     if not expected:
-        raise Infeasible(
-            f"no engine can answer {queries!r}: too many queries or cells, or too small an epsilon or delta"
-        )
+        raise Infeasible(f"no engine can answer {queries!r}; take fewer queries or cells, or raise epsilon or delta")
     return ENGINES[next(iter(expected))]

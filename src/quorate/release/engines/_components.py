@@ -5,8 +5,8 @@ subsets). A noisy marginal of columns A tells about every component B within A, 
 over the sizes of the columns in A but not in B; precisions add up. So the variance of every answer is a convex function
 of the precisions, and their best choice a small problem in public numbers (Xiao, He, Zhang, Kifer 2023).
 
-For the mean error, components are taken to be of some size (`_TYPICAL`), and what noise would drown is left to the fit,
-which takes it for nothing: with little budget, columns are measured and few pairs of them.
+For the mean error, components are assumed to have a typical size (`_TYPICAL`). Components below the noise are left to
+the fit, which sets them to 0: with little budget, the strategy measures columns and few pairs of them.
 
 Where a fitted model errs by more than the noise, each component of the answers lies between the model's and the noisy
 one: at the noisy one where that is far outside (block shrinkage: Cai 1999). Then all marginals together are brought to
@@ -55,16 +55,16 @@ class MarginalStrategy:
 
 
 def subsets(clique: Sequence[int]) -> list[Clique]:
-    """Return the subsets of a clique but the empty one, smallest first."""
+    """Return the nonempty subsets of a clique, smallest first."""
     return [part for size in range(1, len(clique) + 1) for part in itertools.combinations(clique, size)]
 
 
 def plan_marginals(queries: Marginals, noise: float = 0.0) -> MarginalStrategy:
-    """Return the best strategy, among independent noise on marginals, for what these marginals are to make small.
+    """Return the best strategy of independent noise on marginals for the error that these queries minimise.
 
-    `noise` is the deviation of a share, if one marginal were all that is measured: the mean error depends on it.
+    `noise` is the deviation of a share when a single marginal is measured: the mean error depends on it.
     """
-    sizes = queries.sizes  # a column of one code tells nothing
+    sizes = queries.sizes  # a column of one code carries no information
     wanted = tuple(tuple(sorted(c for c in clique if sizes[c] > 1)) for clique in queries.cliques)
     return _plan(sizes, wanted, queries.importance, noise if queries.importance is not None else 0.0)
 
@@ -94,7 +94,7 @@ def _plan(
         shares = _FOR_ALL * shares + (1.0 - _FOR_ALL) * _softmax(mean)
     chosen = shares > _LEAST_SHARE / len(candidates)
     shares = np.where(chosen, shares, 0.0)
-    if not bool((precision @ shares > 0).all()):  # each component must be told by something
+    if not bool((precision @ shares > 0).all()):  # each component must have some measurement
         chosen, shares = np.ones(len(candidates), dtype=bool), np.full(len(candidates), 1.0)
     shares = np.round(len(candidates) * shares / shares.sum(), _DECIMALS) / len(candidates)
     variances = np.asarray(variance @ (1.0 / (precision @ shares)))
@@ -102,7 +102,7 @@ def _plan(
 
 
 def _typical(sizes: Sequence[int], candidates: Sequence[Clique]) -> Floats:
-    """Return how large the cells of each component are taken to be."""
+    """Return the assumed size of the cells of each component."""
     cells = np.array([math.prod(sizes[column] for column in clique) for clique in candidates], dtype=np.float64)
     return np.array([_TYPICAL * _DEEPER ** max(len(clique) - 2, 0) for clique in candidates]) / cells
 
@@ -175,7 +175,7 @@ def _softmax(logits: Floats) -> Floats:
 
 
 def without_impossible(queries: Marginals, noisy: NoisyTables) -> NoisyTables:
-    """Return noisy tables with 0 in the cells that cannot occur: their noise is known, and taken off."""
+    """Return noisy tables with 0 in the impossible cells, whose noise is thereby known and removed."""
     possible = queries.possible
     if possible is None:
         return noisy
@@ -184,7 +184,7 @@ def without_impossible(queries: Marginals, noisy: NoisyTables) -> NoisyTables:
 
 
 def centred(table: Floats) -> Floats:
-    """Return what a table tells beyond its margins."""
+    """Return the component of a table beyond its margins."""
     for axis in range(table.ndim):
         table = table - table.mean(axis=axis, keepdims=True)
     return table
@@ -252,7 +252,7 @@ def noise_spectrum(queries: Marginals, noisy: NoisyTables) -> dict[Clique, tuple
 
 
 def least_squares(queries: Marginals, noisy: NoisyTables) -> tuple[Floats, Floats]:
-    """Return the best linear answers of marginals from noisy tables that tell about all of them, and their deviations.
+    """Return the best linear answers of marginals from noisy tables that determine them, and their deviations.
 
     The deviation of a marginal's cells is one number: each component has its own precision, and they are independent.
     """
@@ -272,13 +272,13 @@ def least_squares(queries: Marginals, noisy: NoisyTables) -> tuple[Floats, Float
 
 @dataclass(frozen=True)
 class Agreement:
-    """By how much each noisy component is believed, from 0 (the model's is taken) to 1."""
+    """The weight of each noisy component against the model's, from 0 (the model's component) to 1."""
 
     beliefs: dict[Clique, float]
 
     @property
     def model_stands(self) -> bool:
-        """Whether the model is within the noise everywhere: it then gives all answers."""
+        """Whether the model is within the noise everywhere, so that it gives all answers."""
         return not any(self.beliefs.values())
 
     def answers(self, queries: Marginals, noisy: NoisyTables, model: Mixture, deviations: Floats) -> Floats:
@@ -294,7 +294,7 @@ class Agreement:
 
 
 def weigh_components(sizes: tuple[int, ...], noisy: NoisyTables, model: Mixture) -> Agreement:
-    """Return how far each noisy component is believed: by its distance from the model's in units of its noise."""
+    """Return the weight of each noisy component, by its distance from the model's in units of its noise."""
     precisions, beliefs = component_precisions(sizes, noisy), {}
     for part, component in _components(sizes, noisy).items():
         freedom = math.prod(size - 1 for size in component.shape)

@@ -1,4 +1,4 @@
-"""Noisy marginals made one table, with error bars: what every engine that measures marginals without public data does.
+"""Fit one table to noisy marginals, with error bars: the last step of engines without public data.
 
 The error of a fitted answer has two parts: how it varies with the noise, and its bias. The first is seen by fits to the
 noisy tables with a little more noise, each from where the first fit ended. The bias is what is left of the distance
@@ -51,7 +51,7 @@ _SURE = 2.0  # deviations of what is not by chance
 
 
 def fits_in_memory(queries: Marginals) -> bool:
-    """Return whether one table is fitted to all marginals: not where there are too many codes or cells."""
+    """Return whether one table can be fitted to all marginals, by the number of codes and cells."""
     larger = sum(math.prod(shape) for shape in queries.shapes if len(shape) > 2)
     return sum(queries.sizes) <= _MOST_CODES and larger <= _MOST_CELLS
 
@@ -68,7 +68,7 @@ def tables_to_check(sizes: tuple[int, ...], noisy: NoisyTables) -> NoisyTables:
 
 @dataclass(frozen=True)
 class _Estimate:
-    """Answers of some marginals, with the unbiased ones beside them and the deviations of these."""
+    """Answers of some marginals, the unbiased answers, and the deviations of the unbiased answers."""
 
     model: Mixture
     fit: MixtureFit | None
@@ -88,7 +88,7 @@ def release_tables(
     separate: frozenset[Clique] = frozenset(),
     records: float = math.inf,
 ) -> Released:
-    """Return what is released of noisy tables that tell about all marginals: one table fitted to them.
+    """Return the release of noisy tables that determine all marginals: one table fitted to them.
 
     Where the fit is further from them than noise is, answers are believed in its place as far as they stand out. Tables
     that are `separate` are left out of the fit, and so stand out from it if they tell anything that it does not.
@@ -192,7 +192,7 @@ def _errors(queries: Marginals, noisy: NoisyTables, estimate: _Estimate, records
     squares = np.maximum(squares, np.minimum(_hidden(queries, noisy, answers), noise))
     squares += noise * _further(queries, estimate, usual, squares)
     squares = _given_distances(squares, covariances, noise, away)
-    squares[noise == 0.0] = 0.0  # what is known without a measurement
+    squares[noise == 0.0] = 0.0  # exact without a measurement
     return np.sqrt(squares)
 
 
@@ -256,7 +256,7 @@ def _squares(away: Floats, square: Floats, sums: Floats, probes: int, scatter: f
     little, the squared bias is no less than `scatter`.
     """
     variance, moves, noise = sums
-    if not square.any():  # nothing of them is measured: they are known
+    if not square.any():  # none of them is measured: they are exact
         return square
     total = max(float(noise.sum()), 1e-300)
     unit, slope = float(square.sum()) / total, float(moves.sum()) / total  # from probes to noise; moves for their noise
@@ -266,11 +266,11 @@ def _squares(away: Floats, square: Floats, sums: Floats, probes: int, scatter: f
     bias, surely = _bias((away - square + 2.0 * covariance) / typical, max(_USUAL, scatter / typical))
     bound = square * max(1.0, typical * (1.0 + surely) / max(float(square.mean()), 1e-300))
     expected = variances + typical * bias if bias > 0 else variances * (1.0 + bias)
-    return np.asarray(np.minimum(expected, bound))  # no worse than unbiased answers, as far as is known
+    return np.asarray(np.minimum(expected, bound))  # by the estimate, no worse than unbiased answers
 
 
 def _further(queries: Marginals, estimate: _Estimate, usual: Floats, squares: Floats) -> Floats:
-    """Return by how much the squared errors of a table's cells are larger than those of cells of like shares.
+    """Return the excess of a table's squared errors over those of cells with similar shares.
 
     All of it is in units of the noise, and `usual` are squared distances from unbiased answers. Those of a table are
     larger by one number times the share of a cell in the noise, up to where the noise does not hide it: one for cells
@@ -326,6 +326,6 @@ def _bias(risks: Floats, usual: float) -> tuple[float, float]:
 
 
 def _tables(measured: Marginals, noisy: NoisyTables, values: Floats) -> NoisyTables:
-    """Return other tables in the place of those measured, with the noise of a probe beside theirs."""
+    """Replace the measured tables by others, whose noise also includes the probe's."""
     parts = zip(noisy.items(), np.split(values, measured.offsets[1:-1]), strict=True)
     return {clique: (part, _WIDER * deviation) for (clique, (_, deviation)), part in parts}

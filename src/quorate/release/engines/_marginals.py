@@ -58,7 +58,7 @@ _MISPLACED = 0.5 * math.sqrt(2.0 / math.pi)  # half the mean of |z| for a standa
 
 @dataclass(frozen=True)
 class MeasuredMarginals:
-    """Noisy marginals as shares of the records, and what follows from them. Nothing in it is private any more.
+    """Noisy marginals as shares of the records, and their post-processing. All of it is released.
 
     `answers` are the least-squares answers of the workload with standard deviations `errors`, one a query.
     """
@@ -71,7 +71,7 @@ class MeasuredMarginals:
 def marginal_measurement(
     queries: Marginals, noise: float, finish: Callable[[MeasuredMarginals, int], Released], planned: Planned = None
 ) -> Measurement:
-    """Return the marginals of the best strategy, and what is made of them and of the number of records."""
+    """Return the measurement of the best strategy's marginals, and its post-processing."""
     if planned is None:
         plan = plan_marginals(queries, noise)
         planned = plan.cliques, tuple(plan.shares.tolist())
@@ -106,12 +106,12 @@ class ResidualEngine(MeasuringEngine):
 
 
 class AdaptiveEngine(Engine):
-    """Marginals as `residual` measures them, and once more those that the fitted table gets most wrong."""
+    """Marginals as `residual` measures them, then a second measurement where the fitted table errs most."""
 
     name, answered = "adaptive", (Marginals,)
 
     def _expected(self, queries: Any, records: int, epsilon: float, delta: float, public: Public) -> float:
-        """Return the expected largest error of the first part alone: how much choices help is not known before."""
+        """Return the expected largest error of the first part alone, since the gain of choices is not public."""
         if not fits_in_memory(queries) or epsilon > largest_whole_epsilon():
             return math.inf
         scale = histogram_scale(epsilon, delta) / records
@@ -119,7 +119,7 @@ class AdaptiveEngine(Engine):
         return expected_largest(deviation, queries.count)
 
     def chooses(self, queries: Queries, *, records: int, epsilon: float, delta: float) -> bool:
-        """Return whether there is anything to choose: if not, this is what `residual` does."""
+        """Return whether there are marginals to choose from; without any, the engine equals `residual`."""
         if not isinstance(queries, Marginals) or not fits_in_memory(queries) or delta == 0:
             return False
         scale = histogram_scale(epsilon, delta) / records
@@ -127,7 +127,7 @@ class AdaptiveEngine(Engine):
 
     def _run(self, queries: Queries, data: Any, public: Public, budget: Budget, noise: Any) -> Released:
         if not isinstance(queries, Marginals) or not fits_in_memory(queries):
-            raise InvalidInput("the adaptive engine answers Marginals that one table is fitted to")
+            raise InvalidInput("engine 'adaptive' requires Marginals that fit one table; use engine='residual'")
         private = check_private(queries, data)
         alone = NoisyVector.for_budget(budget, squared_sensitivities=(2,)).scales[0] / private.records
         plan = plan_marginals(queries, alone)
@@ -150,7 +150,7 @@ class AdaptiveEngine(Engine):
 
 
 def _bars(queries: Marginals, plan: MarginalStrategy, alone: float) -> dict[Clique, float]:
-    """Return the marginals that may be worth a measurement by themselves, and what share they must misplace for it.
+    """Return the marginals that may merit a separate measurement, and the share that each must misplace for it.
 
     `alone` is the deviation of a share in a lone histogram. A marginal may be worth it if it is then known better than
     the plan tells it, and a cell shows that has as much as the codes of its smallest column have on the average. It is
@@ -183,7 +183,7 @@ def _heavy_parts(queries: Marginals) -> list[Clique]:
 
 @dataclass(repr=False)
 class _Steps:
-    """The private steps, each paid for before it is drawn, and what they have told."""
+    """The private steps, each charged before it is drawn, and their results."""
 
     queries: Marginals
     private: Private
@@ -192,7 +192,7 @@ class _Steps:
     plan: MarginalStrategy
     bars: Mapping[Clique, float]
     noisy: dict[Clique, tuple[Floats, float]] = field(default_factory=dict)
-    remaining: float = 1.0  # of what the budget had
+    remaining: float = 1.0  # as a share of the initial budget
 
     def __post_init__(self) -> None:
         tables = Marginals(self.queries.sizes, list(dict.fromkeys([*self.plan.cliques, *self.bars])))
@@ -201,15 +201,15 @@ class _Steps:
         self.payer = NoisyVectors(self.budget, entries=entries)
 
     def take(self, share: float) -> float:
-        """Take this share of the budget, and return what fraction it is of what was left."""
+        """Take this share of the budget, and return its fraction of the rest."""
         fraction = share / self.remaining
         self.remaining -= share
         return fraction
 
     def measure_plan(self, share: float) -> None:
-        """Measure the marginals of the plan with this share of the budget; if it is all that is left, with all of it.
+        """Measure the marginals of the plan with this share of the budget; the last share takes the whole rest.
 
-        Fractions are of what the marginals to come share. So the last one gets the rest, and none before it does.
+        Fractions refer to the share of the remaining marginals, so that the last marginal gets the whole rest.
         """
         rest, shares = self.remaining - share, self.plan.shares
         fractions = share * shares / (share * np.cumsum(shares[::-1])[::-1] + rest)
@@ -218,14 +218,14 @@ class _Steps:
         self.remaining = rest
 
     def measure(self, clique: Clique, fraction: float) -> None:
-        """Measure a marginal with this fraction of what is left, and keep it with what was told about it before."""
+        """Measure a marginal with this fraction of the rest, and combine it with its earlier measurement."""
         noisy, scale = self._release(self.counts[clique], 2, fraction)
         table, deviation = noisy / self.private.records, scale / self.private.records
         if clique in self.noisy:
             earlier, earlier_deviation = self.noisy[clique]
             new = earlier_deviation**2 / (
                 earlier_deviation**2 + deviation**2
-            )  # how far what is new is believed, by precision
+            )  # weight of the new measurement, by precision
             table, deviation = (
                 earlier + new * (table - earlier),
                 earlier_deviation * deviation / math.hypot(earlier_deviation, deviation),
@@ -235,7 +235,7 @@ class _Steps:
     def choose(self) -> list[Clique]:
         """Return the marginals in which the table fitted so far misplaces more than their bars, the worst first.
 
-        How much that is is released with noise: what is chosen is a function of it.
+        The misplaced numbers are released with noise, and the choice is a function of them.
         """
         records, sizes, cliques = self.private.records, self.queries.sizes, list(self.bars)
         table = fit_mixture(sizes, self.noisy, partial(tables_to_check, sizes), emphasis=False).mixture.table
@@ -246,12 +246,12 @@ class _Steps:
         return [cliques[index] for index in np.argsort(-above, kind="stable")[:_MOST] if above[index] > 0]
 
     def _release(self, vector: Integers, square: int, fraction: float) -> tuple[Integers, float]:
-        """Pay for a vector with this fraction of what is left, and return it with noise, and the noise's scale."""
+        """Charge this fraction of the rest for a vector; return the noisy vector and the scale of its noise."""
         return self.payer.draw_release(vector, self.noise, squared_sensitivity=square, fraction=fraction)
 
 
 def looks_of(queries: Marginals, first: Mapping[Clique, float], final: Mapping[Clique, float]) -> dict[str, float]:
-    """Return by what a band is wider because earlier noise decides what is measured again: ../PROOF.md, step 5.
+    """Return the factor that widens a band because earlier noise chooses measurements: ../PROOF.md, step 5.
 
     `first` are the precisions of components after the first measurement, which is public, and `final` those at the end.
     """
@@ -265,5 +265,5 @@ def looks_of(queries: Marginals, first: Mapping[Clique, float], final: Mapping[C
 
 
 def misplaced(counts: Integers, guess: Integers) -> int:
-    """Return how many records a table of guesses lacks, cell by cell: one replaced record moves it by at most 1."""
+    """Return the number of records that a table of guesses misplaces; one replaced record changes it by at most 1."""
     return int(np.maximum(counts - guess, 0).sum())

@@ -14,7 +14,7 @@ from quorate.core.arrays import Floats, Integers
 from quorate.release.queries import Marginals, Possible
 
 _MOST_MENDED, _SWEEPS = 1_000_000, 3  # records whose pairs are mended, and how often
-_AGAIN = 30  # times that records which cannot occur are drawn again
+_AGAIN = 30  # redraws of impossible records
 
 
 def pairwise(first: Floats, second: Floats) -> Floats:
@@ -56,7 +56,7 @@ class Mixture:
         return np.asarray(shares)
 
     def draw(self, rows: int, pairs: Floats | None = None, possible: Possible | None = None) -> Integers:
-        """Return the codes of so many records: the same each time.
+        """Return the codes of this many records, the same in every call.
 
         Each component has its share of the records, and each column of it the shares of its codes, up to one record
         each. Which codes meet in a record is drawn, and then mended until the pairs of columns have their shares too:
@@ -83,7 +83,7 @@ class Mixture:
             starts = np.cumsum([0, *self.sizes[:-1]])
             allowed = None if possible is None else lambda indices: possible.records(indices - starts)
             indices = _mend_pairs(codes + starts, owner, rows * wanted, generator, allowed)
-            if pairs is not None:  # what no swap within a component mends
+            if pairs is not None:  # swaps within a component cannot mend these pairs
                 indices = _mend_pairs(indices, np.zeros_like(owner), rows * wanted, generator, allowed)
             codes = indices - starts
         return codes
@@ -100,7 +100,7 @@ def _draw_again(
     mixture: tuple[Floats, list[Floats]],
     generator: np.random.Generator,
 ) -> None:
-    """Draw records that cannot occur again from the whole mixture, in their place, a few times."""
+    """Replace impossible records by new draws from the whole mixture, a few times."""
     weights, blocks = mixture
     for _ in range(_AGAIN):
         indices = np.flatnonzero(~possible.records(codes))
@@ -125,7 +125,7 @@ def _round_shares(shares: Floats, totals: Integers, generator: np.random.Generat
 
 
 def _rake_records(codes: Integers, sizes: tuple[int, ...], pairs: Floats) -> Integers:
-    """Return as many of these records, some more than once, so that each column has its shares: by iterated scaling."""
+    """Resample these records so that each column has its shares, by iterated scaling."""
     weights = np.full(len(codes), 1.0 / len(codes))
     starts = np.cumsum([0, *sizes])
     for sweep in range(_SWEEPS * len(sizes)):
@@ -134,7 +134,7 @@ def _rake_records(codes: Integers, sizes: tuple[int, ...], pairs: Floats) -> Int
         wanted = (pairs[block].sum(axis=1) - pairs[block, block].sum(axis=1)) / (len(sizes) - 1)
         now = np.bincount(codes[:, column], weights, minlength=sizes[column])
         weights *= np.divide(wanted, now, out=np.ones_like(now), where=now > 0)[codes[:, column]]
-    order = np.lexsort(codes.T[::-1])  # records that are alike stand side by side
+    order = np.lexsort(codes.T[::-1])  # equal records become neighbours
     marks = (np.arange(len(codes)) + 0.5) / len(codes)
     upto = np.cumsum(weights[order]) / weights.sum()
     return np.asarray(order[np.minimum(np.searchsorted(upto, marks), len(codes) - 1)])
@@ -149,7 +149,7 @@ def _mend_pairs(
 ) -> Integers:
     """Return records whose counts of pairs are nearer to those wanted: records of a component swap codes of a column.
 
-    `indices` has a code's place among the codes of all columns. A swap leaves the counts of every column as they are,
+    `indices` has a code's index among the codes of all columns. A swap leaves the counts of every column as they are,
     and is made only where both records are `allowed` after it.
     """
     rows, columns = indices.shape

@@ -91,9 +91,7 @@ class Misfit:
         return _Group(first, codes[0], codes[1], indices, target, weight)
 
     def emphasised(self, checked: NoisyTables, fitted: Callable[[Clique], Floats]) -> "Misfit":
-        """Return the same with more weight on cells of which a fit is further from the best estimate than noise
-        explains.
-        """
+        """Return the same with more weight on cells where a fit differs from the best estimate beyond the noise."""
         heavier = copy(self)
         heavier.one, heavier.one_weight = self.one.copy(), self.one_weight.copy()
         heavier.two_weight = self.two_weight.copy()
@@ -153,7 +151,7 @@ class Misfit:
 
 @dataclass(frozen=True)
 class MixtureFit:
-    """A mixture fitted to noisy tables, and what another fit of the same kind starts from."""
+    """A mixture fitted to noisy tables, with the state from which another fit continues."""
 
     mixture: Mixture
     misfit: float  # the mean square of the differences in units of the noise
@@ -204,7 +202,7 @@ def fit_again(
     emphasis: bool = True,
     steps: int = _LADDER_STEPS,
 ) -> MixtureFit:
-    """Return the fit of the same penalty to all of the noise, or to other noise, from where this one is."""
+    """Return the fit of the same penalty to the full noise, or to other noise, starting at this fit."""
     checked = estimate(noisy)
     measure = Misfit(fit.mixture.sizes, noisy)
     fit = _descend(replace(_rebase(fit, _logarithms(measure, checked)), measure=measure), fit.penalty, steps)
@@ -239,8 +237,8 @@ def _logarithms(measure: Misfit, checked: NoisyTables) -> Floats:
 
 def _begin(sizes: Sequence[int], measure: Misfit, checked: NoisyTables, penalty: float = _FIRST_PENALTY) -> MixtureFit:
     base = _logarithms(measure, checked)
-    enough = math.prod(sizes) // max(sizes)  # with one for each choice of the other columns any table is a mixture
-    components = min(_COMPONENTS, 2 * enough)  # twice as many, since a descent does not find each its place
+    enough = math.prod(sizes) // max(sizes)  # one component for each choice of the other columns represents any table
+    components = min(_COMPONENTS, 2 * enough)  # twice as many, since a descent leaves some components unused
     spread = _SPREAD * np.random.default_rng(0).normal(size=(components, measure.codes)) / _scale(base)
     point = np.concatenate([spread.ravel(), np.zeros(components)])
     start = MixtureFit(Mixture(tuple(sizes), np.ones(1), np.exp(base)[None, :]), math.inf, point, 0.0, measure, base)
@@ -248,7 +246,7 @@ def _begin(sizes: Sequence[int], measure: Misfit, checked: NoisyTables, penalty:
 
 
 def _settle(fit: MixtureFit) -> MixtureFit:
-    """Return the fit after more steps, as long as it is further from its tables than noise is and they help."""
+    """Return the fit after more steps, while its misfit exceeds the noise and the steps help."""
     for _ in range(_STAGES):
         if fit.misfit <= 1.0:
             break
@@ -259,7 +257,7 @@ def _settle(fit: MixtureFit) -> MixtureFit:
 
 
 def _rebase(fit: MixtureFit, base: Floats) -> MixtureFit:
-    """Return the same mixture, to be held against other shares of the columns."""
+    """Return the same mixture, relative to other shares of the columns."""
     beyond, weights = _parts(fit.point, len(base))
     logits = fit.base + beyond * _scale(fit.base)
     point = np.concatenate([((logits - base) / _scale(base)).ravel(), weights])
@@ -267,7 +265,7 @@ def _rebase(fit: MixtureFit, base: Floats) -> MixtureFit:
 
 
 def _parts(point: Floats, codes: int) -> tuple[Floats, Floats]:
-    """Return what a point says: how the logits of each component differ from the columns', and logits of weights."""
+    """Split a point into the logits of each component relative to the columns, and the logits of weights."""
     components = len(point) // (codes + 1)
     return point[:-components].reshape(components, codes), point[-components:]
 
@@ -289,12 +287,12 @@ def _ladder(fit: MixtureFit, held_out: Misfit) -> MixtureFit:
 
 
 def _scale(base: Floats) -> Floats:
-    """Return by how much logits are scaled: rare codes have small slopes, and would be slow to move."""
+    """Return the scale of each logit, since rare codes have small slopes and would move slowly."""
     return np.asarray(np.maximum(np.exp(base), _LEAST_SHARE) ** -0.5 * math.sqrt(float(np.exp(base).max())))
 
 
 def _descend(fit: MixtureFit, penalty: float, steps: int) -> MixtureFit:
-    """Return the fit of this penalty after so many steps of descent."""
+    """Return the fit of this penalty after this many steps of descent."""
     measure, base, scale = fit.measure, fit.base, _scale(fit.base)
     starts = [block.start for block in measure.blocks]
     sizes = list(measure.sizes)
@@ -326,13 +324,13 @@ def _descend(fit: MixtureFit, penalty: float, steps: int) -> MixtureFit:
 
 @dataclass(frozen=True, repr=False)
 class Shrunk(Mixture):
-    """A mixture of which each pair of columns is kept in part: the rest is what independent columns have."""
+    """A mixture with each pair of columns shrunk towards independence."""
 
     fractions: Floats  # columns by columns, from 0 to 1
 
     @property
     def mean_fraction(self) -> float:
-        """How much of a pair is kept, in the mean over all pairs."""
+        """The mean kept fraction over all pairs."""
         return float(np.mean(self.fractions[np.triu_indices(len(self.sizes), 1)]))
 
     def table(self, columns: Sequence[int]) -> Floats:
@@ -347,7 +345,7 @@ class Shrunk(Mixture):
 
 @dataclass(frozen=True, repr=False)
 class PairNoise:
-    """How noise moves what a fit says of each pair of columns: its squares added up, and its largest cell."""
+    """The effect of noise on each fitted pair of columns: its sum of squares and its largest cell."""
 
     squares: Floats
     largest: Floats
@@ -360,7 +358,7 @@ class PairNoise:
         return cls(*_sizes(_beyond_columns(fit.half.mixture) - _beyond_columns(other), other.sizes))
 
     def shrink(self, mixture: Mixture) -> Shrunk:
-        """Return the mixture with as much of each pair as stands out from this noise: PROOF.md, step 7."""
+        """Return the mixture with each pair shrunk to its part above this noise: PROOF.md, step 7."""
         squares, largest = _sizes(_beyond_columns(mixture), mixture.sizes)
         noise = np.minimum(self.squares / np.maximum(squares, 1e-300), 1.0)
         lower = 1.0 - _MOST_MOVED * self.largest / np.maximum(largest, 1e-300)
@@ -369,7 +367,7 @@ class PairNoise:
 
 
 def _beyond_columns(mixture: Mixture) -> Floats:
-    """Return the shares of all codes by all codes, less what they are in independent columns."""
+    """Return the pair shares of all codes, minus the shares under independence."""
     owned = mixture.weights[:, None] * mixture.shares
     columns = owned.sum(axis=0)
     return np.asarray(owned.T @ mixture.shares - np.outer(columns, columns))

@@ -80,13 +80,13 @@ class PlainEngine(MeasuringEngine):
     def _make_answers(
         self, answers: Floats, unbiased: Floats, deviations: Floats, weights: Floats | None, *notes: str
     ) -> Released:
-        """Return answers that are made of unbiased ones, and are taken to err as these do."""
+        """Return answers from unbiased ones, with the error bars of these."""
         parts = (unbiased, deviations)
         return Released(answers, deviations, weights, None, self.name, notes, {}, None, *parts)
 
 
 def _factors(queries: Queries) -> dict[str, float]:
-    """Return by how much the noise on a histogram is multiplied in the worst answer, for each thing to measure."""
+    """Return the factor from histogram noise to the worst answer's noise, for each possible measurement."""
     is_drawable = queries.count <= _MOST_DRAWS
     if isinstance(queries, Marginals):
         return {"queries": math.sqrt(queries.sensitivity / 2) if is_drawable else math.inf}
@@ -143,7 +143,7 @@ def add_up(queries: Levels, noisy: list[Floats], noise: list[Floats], total: flo
     """
     last = len(queries.sizes) - 1
     below: list[tuple[Floats, Floats]] = [(noisy[last], noise[last])]
-    for level in range(last, 0, -1):  # what the levels from here on say of each node
+    for level in range(last, 0, -1):  # the estimate of each node from this level and those below
         up, (values, variances) = queries.parents(level), below[0]
         sums, spreads = (np.bincount(up, part, minlength=queries.sizes[level - 1]) for part in (values, variances))
         level_noise = noise[level - 1]
@@ -179,7 +179,7 @@ def _from_above(queries: Levels, unbiased: Floats, variances: Floats) -> tuple[F
             shrunk = middle + belief * (values[siblings] - middle)
             amount = answers[-1][parent]
             adjusted[siblings] = amount * project_simplex(shrunk / amount) if amount > 0 else 0.0
-            alone = belief**2 + (1.0 - belief) / len(siblings)  # what is left of the noise of each
+            alone = belief**2 + (1.0 - belief) / len(siblings)  # remaining noise of each sibling
             risk[siblings] = alone * noise[siblings] + (1.0 - belief) ** 2 * squares
         answers.append(adjusted)
         errors.append(np.sqrt(risk))
@@ -187,7 +187,7 @@ def _from_above(queries: Levels, unbiased: Floats, variances: Floats) -> tuple[F
 
 
 def _belief(values: Floats, noise: float) -> tuple[float, float]:
-    """Return how far the differences of siblings are believed, and how large they are, squared, without noise."""
+    """Return the weight of the siblings' differences, and their squared size without noise."""
     count, spread = len(values), float(((values - values.mean()) ** 2).sum())
     if count < _FEWEST or noise == 0.0 or spread == 0.0:
         return 1.0, 0.0

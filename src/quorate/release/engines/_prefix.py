@@ -37,7 +37,7 @@ _MOST_CELLS = 4_000_000
 _GRID_EXPONENTS = (0.0, 0.2, 0.3, 0.4, 0.5)
 _LONGEST, _MOST_GRID_CELLS = 2048, 4_000_000
 _STEPS, _FEW_STEPS, _MANY_CELLS = 250, 80, 50_000  # of the search for weights
-_MOST_ANSWERS = 5_000_000  # ranges that are written out; more are answered from the weights when asked for
+_MOST_ANSWERS = 5_000_000  # ranges in a list; more are answered from the weights on request
 
 
 @dataclass(frozen=True)
@@ -93,20 +93,20 @@ def _reciprocal(series: Floats) -> Floats:
 def make_factor(cells: int, exponent: float, lines: int = 1) -> Factor:
     """Return the factor nearest to (1 - z) ** -exponent in whole numbers: 0 is the histogram, 1/2 the square root."""
     if cells * lines > _MOST_CELLS:
-        raise Infeasible(f"{cells * lines} cells are more than the {_MOST_CELLS} that are measured at once; use fewer")
+        raise Infeasible(f"at most {_MOST_CELLS} cells can be measured at once, got {cells * lines}; use fewer")
     unit = 2 ** math.ceil(math.log2(8 * math.sqrt(cells)))  # rounding a term moves a prefix sum by that little
     steps = np.arange(1, cells)
     exact = np.concatenate([[1.0], np.cumprod((steps - 1 + exponent) / steps)])
     coefficients = np.rint(unit * exact).astype(np.int64)
     inverse = np.cumsum(_reciprocal(coefficients.astype(np.float64)))
     squares = np.cumsum(inverse**2)
-    tail = _times(inverse, inverse[::-1]) / squares[-1]  # how each error goes with that of the total
+    tail = _times(inverse, inverse[::-1]) / squares[-1]  # covariance of each error with that of the total
     variances = np.maximum(squares - tail**2 * squares[-1] / lines, 0.0)
     return Factor(coefficients, lines, _squared_sensitivity(coefficients, lines), variances, inverse, tail)
 
 
 def _squared_sensitivity(coefficients: Integers, lines: int) -> int:
-    """Return the largest squared distance of two columns: exact for few cells, a bound above it for many.
+    """Return the largest squared distance of two columns, exact for few cells and an upper bound for many.
 
     The columns that are d apart are furthest where the first is column 0: squares of both less twice their product.
     Terms are not negative, so that leaving the product out is a bound; columns of two lines have no product.
@@ -180,12 +180,12 @@ class Grid:
         """Return the best linear estimate of the cells, of any sign, given that they add up to `total`."""
         cells = self._along([axis.inverse for axis in self._axes], measured)
         moves: Floats = np.ones(1)
-        for axis in self._axes:  # how the error of each cell goes with that of the total
+        for axis in self._axes:  # covariance of each cell's error with that of the total
             moves = np.asarray(np.kron(moves, axis.inverse @ axis.inverse.sum(axis=0)), dtype=np.float64)
         return np.asarray(cells - moves / moves.sum() * (cells.sum() - total))
 
     def nearest_weights(self, estimates: Floats) -> Floats:
-        """Return weights, not negative and adding up to 1, that come near to estimates as the measurement sees them.
+        """Return nonnegative weights of sum 1 near the estimates, in the metric of the measurement.
 
         Where cells are many, cutting off what is negative would add up over a box. What is large in the measurement is
         what boxes see, and accelerated projected gradients (Beck and Teboulle 2009) settle it first.
@@ -220,7 +220,7 @@ class Grid:
 def make_grid(shape: tuple[int, ...]) -> Grid:
     """Return the grid whose axes each have the factor of the least variance for its sensitivity."""
     if max(shape) > _LONGEST or math.prod(shape) > _MOST_GRID_CELLS:
-        raise Infeasible(f"a grid of {shape} is longer or larger than is measured at once; use fewer public points")
+        raise Infeasible(f"a grid of {shape} is too large to be measured at once; use fewer public points")
     sides = {size: min((_axis(size, exponent) for exponent in _GRID_EXPONENTS), key=_cost) for size in set(shape)}
     return Grid(shape, tuple(sides[size] for size in shape))
 
@@ -300,7 +300,7 @@ class PrefixEngine(MeasuringEngine):
         *,
         largest: float,
     ) -> Released:
-        """Return the answers of the weights, with the unbiased ones of `raw`, where they are not too many to list."""
+        """Return the answers of the weights with the unbiased answers of `raw`, if they are few enough to list."""
         details = {"deviation": largest}
         if queries.count > _MOST_ANSWERS:
             notes = ("answers are read off the weights",)

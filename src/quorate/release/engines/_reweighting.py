@@ -1,9 +1,9 @@
 """The engine `reweighting`: marginals are measured once, then public records are weighted until they agree with them.
 
-After the measurement only noisy and public numbers are used, so that nothing more is paid. How far public data are
-trusted is decided by a test with a stated level and power: if the public records are a fair sample, the sum of
-(y - q)^2 - e^2 over all noisy answers y with deviations e and public shares q has the expectation of the sampling error
-alone; public data from elsewhere add the square of their distance. PROOF.md, step 5, has the level and the power.
+After the measurement only noisy and public numbers are used, at no further cost. A test with a stated level and power
+decides the trust in public data: if the public records are a fair sample, the sum of (y - q)^2 - e^2 over all noisy
+answers y with deviations e and public shares q has the expectation of the sampling error alone; public data from
+elsewhere add the square of their distance. PROOF.md, step 5, has the level and the power.
 """
 
 import math
@@ -48,9 +48,9 @@ _MOST_CELLS = 300  # missing cells that are filled
 
 @dataclass(frozen=True)
 class Evidence:
-    """What noisy answers say about public data.
+    """The evidence of noisy answers about public data.
 
-    `strength` is the number of records as which the public ones count, and `cautious` the same for error bars.
+    `strength` is the effective number of public records, and `cautious` the same for error bars.
     `refuted` is the outcome of the test. `resolution` is the distance of a public table, in root mean square over all
     answers, that the test finds with a probability of 95%.
     """
@@ -76,7 +76,7 @@ def weigh_evidence(queries: Marginals, measured: MeasuredMarginals, support: Row
     noisy, widest, crossed = _law_of_squares(queries, measured, support)
     sampled = _sampling_square(queries, support) / fair**2
     deviation = math.sqrt(noisy + 4.0 * crossed / fair + 2.0 * sampled)
-    # with few answers the test is sharper, so that what it does not find costs no more than some times the noise:
+    # with few answers the test is sharper, so that an undetected distance costs at most a small multiple of the noise:
     # proof: step 5
     harm = deviation * (total / max(total + foreseen, 1e-300)) ** 2
     critical = min(max(total / max(harm, 1e-300) - _QUANTILE, 0.0), _critical(total + foreseen, deviation))
@@ -90,19 +90,19 @@ def weigh_evidence(queries: Marginals, measured: MeasuredMarginals, support: Row
 
 
 def prior_weight(shares: Floats, errors: Floats, strength: float, amount: float) -> Floats:
-    """Return by how much a noisy answer is believed where a prior of this strength is weighed against it."""
+    """Return the weight of a noisy answer against a prior of this strength."""
     share = np.clip(shares, 1.0 / (amount + 1), 1.0 - 1.0 / (amount + 1))
     prior = share * (1.0 - share) / strength
     return np.asarray(prior / (errors**2 + prior))
 
 
 def posterior_errors(answers: Floats, errors: Floats, strength: float, amount: float) -> Floats:
-    """Return one standard deviation where noise and a prior of this strength are weighed against each other."""
+    """Return one standard deviation of answers that combine noise with a prior of this strength."""
     return np.asarray(errors * np.sqrt(prior_weight(answers, errors, strength, amount)))
 
 
 def _least_risk(squares: Floats, scatter: Floats, noise: Floats, fair: float) -> float:
-    """Return the largest strength whose squared error, as far as noisy answers tell, is next to the least.
+    """Return the largest strength whose estimated squared error is close to the least.
 
     Where even that is next to the noise itself, it is the smallest strength there is: public data that hardly help on
     average may still harm the worst answer.
@@ -166,7 +166,7 @@ def _sampling_square(queries: Marginals, support: Rows) -> float:
     mean = alike @ shares
     centred = alike - mean - mean[:, np.newaxis] + shares @ mean
     pairs = np.outer(shares, shares)
-    same = float((support.weights**2).sum() / support.weights.sum() ** 2)  # two draws that are one record
+    same = float((support.weights**2).sum() / support.weights.sum() ** 2)  # probability that two draws are one record
     diagonal = np.diag(pairs)
     off_diagonal = pairs - np.diag(diagonal)
     within = float(np.diag(centred) ** 2 @ diagonal / diagonal.sum())
@@ -194,7 +194,7 @@ class ReweightingEngine(MeasuringEngine):
 
     def _measure(self, queries: Any, public: Public, noise: float, planned: Planned) -> Measurement:
         if not isinstance(public, Rows) or public.sizes != queries.sizes or not public.weights.sum() > 0:
-            raise InvalidInput("reweighting takes public Rows over the columns of the marginals; use engine='residual'")
+            raise InvalidInput("reweighting requires public Rows over the marginals' columns; use engine='residual'")
 
         def weighted(measured: MeasuredMarginals, records: int) -> Released:
             return reweight(queries, measured, public, records)
@@ -212,7 +212,7 @@ def _trust(records: int, amount: float) -> float:
 
 
 def reweight(queries: Marginals, measured: MeasuredMarginals, public: Rows, records: int) -> Released:
-    """Return what noisy answers and public records say together, as far as the first bear the second out.
+    """Combine noisy answers with public records, as far as the answers support them.
 
     Where cells stand out that no public record has, the support is repaired first. Then public data get the trust that
     `weigh_evidence` finds, and weights on their records are fitted to what was measured. The answers are those of the
@@ -236,7 +236,7 @@ def reweight(queries: Marginals, measured: MeasuredMarginals, public: Rows, reco
     answers = queries.answers(support.weighted(weights))
     errors = posterior_errors(answers, measured.errors, evidence.cautious, amount)
     mask = np.ones(len(errors)) if queries.mask is None else queries.mask.astype(np.float64)
-    errors = mask * errors  # what cannot occur is known
+    errors = mask * errors  # impossible cells are exactly 0
     note = (
         "public data refuted: they differ from the noisy answers by more than sampling explains"
         if evidence.refuted
@@ -267,13 +267,13 @@ def reweight(queries: Marginals, measured: MeasuredMarginals, public: Rows, reco
 
 
 def _without(queries: Marginals, measured: MeasuredMarginals, note: str, records: int, **details: float) -> Released:
-    """Return what noisy answers say alone."""
+    """Return the release from noisy answers alone."""
     released = release_tables(queries, measured.noisy, ReweightingEngine.name, note, records=records)
     return replace(released, details={**released.details, **details})
 
 
 def _fit(measured: MeasuredMarginals, support: Rows, strength: float) -> Floats:
-    """Return weights on the support that agree with what was measured, as near to the public ones as that allows."""
+    """Fit weights on the support to the measurements, as near to the public weights as possible."""
     design = _design(measured, support)
     across = design.T.tocsr()
     return fit_entropy(
@@ -289,7 +289,7 @@ def _fit(measured: MeasuredMarginals, support: Rows, strength: float) -> Floats:
 
 
 def _stands(measured: MeasuredMarginals, fitted: Floats, strength: float, amount: float) -> bool:
-    """Return whether a fit is as near to its noisy answers as a prior of this strength foresees.
+    """Return whether a fit is as near to its noisy answers as a prior of this strength predicts.
 
     Answers that believe noisy ones by b lie (1 - b) e^2 from them, in mean square: all of them together may lie twice
     as far, and no one of them further than noise alone would let it.
@@ -303,7 +303,7 @@ def _stands(measured: MeasuredMarginals, fitted: Floats, strength: float, amount
 
 
 def _limit(count: int) -> float:
-    """Return what the largest of so many standardised errors hardly ever exceeds."""
+    """Return a bound that the largest of this many standardised errors rarely exceeds."""
     return -float(ndtri(_STANDS_OUT / (2 * count)))
 
 
@@ -348,7 +348,7 @@ def repair_support(
         agreeing = (codes[:, columns] == values).sum(axis=1)
         gap = float(answers[query]) - float(weights[added & (agreeing == len(columns))].sum())
         if gap <= deviations * float(errors[query]):
-            continue  # what was added for larger cells explains this one
+            continue  # records added for larger cells explain this cell
         donors = np.lexsort((-weights, -(agreeing * (agreeing < len(columns)))))[:_DONORS]
         new_codes = codes[donors].copy()
         new_codes[:, columns] = values

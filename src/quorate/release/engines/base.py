@@ -1,6 +1,6 @@
-"""What an engine is given and gives, and engines that measure fixed vectors once.
+"""The interface of engines, and the base of engines that measure fixed vectors once.
 
-What such an engine measures and what it makes of that are apart, so that the same vectors may also be measured update
+Such an engine separates its measurement from its post-processing, so that the same vectors may also be measured update
 by update (`quorate.release._growing`).
 """
 
@@ -30,7 +30,7 @@ Planned = tuple[tuple[Clique, ...], tuple[float, ...]] | None  # marginals to me
 
 @dataclass(frozen=True)
 class Released:
-    """Answers as shares of the records. Nothing in it is private any more.
+    """Answers as shares of the records. All of it is released.
 
     `answers` is None where the queries are too many to list: then `weights` answer them. `bars` are the error bars of
     the answers, or what computes them from released values alone, the same each time, or None where an engine has none:
@@ -58,13 +58,13 @@ class Released:
         return self.bars() if callable(self.bars) else self.bars
 
     def expected_error(self, foreseen: float) -> float:
-        """Return the expected largest error of what was released, or the one that was foreseen."""
+        """Return the expected largest error of the release, or the `foreseen` one where it has none."""
         if callable(self.bars) and self.errors is not None:
             return min(1.0, expected_largest_of(self.errors))
         return self.details.get("expected_error", foreseen)
 
     def level(self, count: int, beta: float) -> float:
-        """Return within how many deviations `count` unbiased answers lie, all of them with probability 1 - beta.
+        """Return the number of deviations within which all `count` unbiased answers lie with probability 1 - beta.
 
         An engine that chooses what to measure has `looks` and `wider` among its details: ../PROOF.md, step 5.
         """
@@ -73,27 +73,27 @@ class Released:
 
     @property
     def has_bars(self) -> bool:
-        """Whether the noise in the answers is known, so that `error_bound` is a bound."""
-        measures_everything = self.engine == "prefix" and "deviation" in self.details  # and not only some of it
+        """Whether the engine knows the noise of its answers, so that `error_bound` is a proved bound."""
+        measures_everything = self.engine == "prefix" and "deviation" in self.details  # rather than a part
         return self.bars is not None or measures_everything
 
     def error_bound(self, queries: Queries, beta: float) -> float:
         """Return a bound on the error of any answer, with probability 1 - beta: ../PROOF.md, step 5."""
         level, details = self.level(queries.count, beta), self.details
-        if "moved" in details:  # noise of the unbiased answers, and how far the model is from them
+        if "moved" in details:  # noise of the unbiased answers, and the distance of the model from them
             return level * details["deviation"] + details["moved"]
         largest = details["deviation"] if self.errors is None else float(self.errors.max())
         return self._projection_factor(queries) * level * largest
 
     def _projection_factor(self, queries: Queries) -> int:
-        """Return by how much the largest error may grow where answers are made to agree: ../PROOF.md, step 5."""
+        """Return the factor by which consistency may increase the largest error: ../PROOF.md, step 5."""
         if self.engine == "prefix" and isinstance(queries, Prefixes | Ranges) and queries.lines > 1:
             return 2 if isinstance(queries, Prefixes) else 3
         boxes = self.engine == "prefix" and isinstance(queries, BoxRanges)
         return 2 if self.answers is None or boxes or isinstance(queries, Marginals) else 1
 
     def intervals(self, queries: Queries, records: int) -> tuple[Floats, Floats]:
-        """Return the ends of a 95% interval for each answer; NaN where an engine does not know its noise."""
+        """Return the ends of a 95% interval for each answer; NaN where the engine has no noise estimate."""
         answers = np.empty(0) if self.answers is None else self.answers
         if self.unbiased is None:
             errors = np.full(len(answers), np.nan) if self.errors is None else self.errors
@@ -113,8 +113,8 @@ class Released:
     ) -> tuple[Floats, Floats]:
         """Return the ends of intervals around sums of runs of queries, each less another: ../PROOF.md, step 5.
 
-        They are made of unbiased answers and of their noise, and widened to hold `shares`. Each holds by itself with
-        95%, or with `beta` all together with 1 - beta. A sum of cells none of which can occur is 0.
+        They follow from unbiased answers and their noise, and are widened to contain `shares`. Each holds with 95%, or
+        all together with 1 - `beta`. A sum of impossible cells is 0.
         """
         assert self.unbiased is not None
         assert self.deviations is not None
@@ -134,7 +134,7 @@ class Released:
         if self.answers is not None:
             return np.asarray(self.answers[np.asarray(which)])
         if self.weights is None:
-            raise InvalidInput("this release has neither answers nor weights")
+            raise InvalidInput("a release must have answers or weights; the folder is damaged")
         return queries.some(which, self.weights if self.support is None else self.support.weighted(self.weights))
 
 
@@ -161,7 +161,7 @@ class Engine(ABC):
         return error if error == math.inf else min(1.0, float(f"{error:.9g}"))
 
     def run(self, queries: Queries, data: Any, *, public: Public = None, budget: Budget) -> Released:
-        """Return the released answers, charged to the budget: all of it where nothing was spent before."""
+        """Charge the rest of the budget and return the released answers."""
         return self._run(queries, data, public, budget, None)
 
     @abstractmethod
@@ -174,12 +174,12 @@ class Engine(ABC):
 
 
 def histogram_scale(epsilon: float, delta: float, square: int = 2) -> float:
-    """Return the noise on a vector of this squared sensitivity, released once: 2 is a histogram's."""
+    """Return the noise scale for one release of a vector of this squared sensitivity, by default a histogram's."""
     return NoisyVector.calibrate(epsilon=epsilon, delta=delta, squared_sensitivities=(square,)).scales[0]
 
 
 class Private:
-    """Private records, counted. It has no text; only engines read it, and only mechanisms get its numbers."""
+    """Counted private records, without repr. Only engines read them, and only mechanisms get their numbers."""
 
     def __init__(self, records: int, cells: Integers | None, rows: Rows | None) -> None:
         self.records, self._cells, self._rows = records, cells, rows
@@ -198,7 +198,7 @@ class Private:
         if self._cells is not None:
             return self._cells
         if queries.cells is None or self._rows is None:
-            raise Infeasible("these cells are too many to list; choose an engine that works on rows")
+            raise Infeasible("these cells are too many to list; choose an engine that takes rows")
         numbers = self._rows.cell(range(len(self._rows.sizes)))
         return np.bincount(numbers, minlength=queries.cells).astype(np.int64)
 
@@ -210,9 +210,9 @@ def check_private(queries: Queries, data: Any) -> Private:
     """Return private data ready to be counted: whole-number counts of the cells, or Rows of one unit each."""
     if isinstance(data, Rows):
         if not isinstance(queries, Marginals):
-            raise InvalidInput(f"rows are counted by Marginals, not by {type(queries).__name__}")
+            raise InvalidInput(f"queries for Rows must be Marginals, got {type(queries).__name__}")
         if data.sizes != queries.sizes:
-            raise InvalidInput(f"rows have columns of sizes {data.sizes}, and these marginals are over {queries.sizes}")
+            raise InvalidInput(f"rows must have columns of sizes {queries.sizes}, got {data.sizes}")
         if not bool((data.weights == 1.0).all()):
             raise InvalidInput("private rows must have weight 1 each: one row, one unit")
         if not data.records:
@@ -243,7 +243,7 @@ def half_interval(deviations: Floats, records: float = math.inf) -> Floats:
 def around(answers: Floats, unbiased: Floats, half: Floats) -> tuple[Floats, Floats]:
     """Return the ends of intervals around unbiased answers, as wide as it takes to hold the answers.
 
-    What is known without noise is a share such as 0 or 1, and may be off by the last bits of a sum.
+    A share without noise, such as 0 or 1, may differ in the last bits of a sum.
     """
     centre = np.where(half > 0.0, unbiased, np.round(unbiased, 12))
     return np.minimum(centre - half, answers), np.maximum(centre + half, answers)
@@ -255,7 +255,7 @@ def sum_runs(values: Floats, starts: Integers) -> Floats:
 
 
 def take_answers(values: Floats, numbers: Integers) -> Floats:
-    """Return the values of queries by their numbers; of `NOTHING`, 0."""
+    """Return the values of queries by their numbers; `NOTHING` has the value 0."""
     return np.where(numbers == NOTHING, 0.0, values[np.maximum(numbers, 0)])
 
 
@@ -294,7 +294,7 @@ def simplex_marginals(queries: Marginals, answers: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Measurement:
-    """What is measured: vectors of whole numbers, linear in the records, and what is made of them with noise.
+    """A measurement: whole-number vectors linear in the records, and the post-processing of their noisy values.
 
     A replaced record changes vector k by at most `squares[k]`, squared and summed up; no record adds more than
     `largest` to an entry. `finish` takes the vectors with noise, the deviation of each and the number of records.
@@ -310,12 +310,12 @@ class Measurement:
 
     @property
     def planned(self) -> "Planned":
-        """What must be known to measure the same again."""
+        """The plan that repeats this measurement."""
         return (self.cliques, self.shares) if self.cliques and self.shares else None
 
 
 def measure_once(plan: Callable[[float], Measurement], private: Private, budget: Budget, noise: Any = None) -> Released:
-    """Measure what is planned for this deviation of a share in a lone histogram, and return what is made of it."""
+    """Measure by the plan for this deviation of a share in a lone histogram, and return the post-processed release."""
     alone = NoisyVector.for_budget(budget, squared_sensitivities=(2,)).scales[0]
     planned = plan(alone / private.records)
     mechanism = NoisyVector.for_budget(budget, squared_sensitivities=planned.squares, shares=planned.shares)
@@ -324,24 +324,24 @@ def measure_once(plan: Callable[[float], Measurement], private: Private, budget:
 
 
 class MeasuringEngine(Engine):
-    """An engine that measures fixed vectors of counts once: all else is made of what was measured."""
+    """An engine that measures fixed vectors of counts once; everything after that is post-processing."""
 
     def measurement(self, queries: Queries, public: Public, noise: float, planned: Planned = None) -> Measurement:
-        """Return what to measure, by public numbers: `noise` is the deviation of a share in a lone histogram.
+        """Return the measurement, from public numbers; `noise` is the deviation of a share in a lone histogram.
 
-        What was `planned` before is measured again, where several plans were possible.
+        An earlier plan, `planned`, is repeated where several plans are possible.
         """
         if not isinstance(queries, self.answered):
             names = ", ".join(kind.__name__ for kind in self.answered)
-            raise InvalidInput(f"the engine {self.name!r} answers {names}, not {type(queries).__name__}")
+            raise InvalidInput(f"queries for engine {self.name!r} must be {names}, got {type(queries).__name__}")
         return self._measure(queries, public, noise, planned)
 
     @abstractmethod
     def _measure(self, queries: Any, public: Public, noise: float, planned: Planned) -> Measurement:
-        """Return what to measure of queries that this engine answers."""
+        """Return the measurement for queries that this engine answers."""
 
     def run_rest(self, queries: Queries, data: Any, vectors: NoisyVectors) -> Released:
-        """Return the released answers, paid with all that is left after other releases: ../PROOF.md, step 9."""
+        """Charge the rest after other releases and return the released answers: ../PROOF.md, step 9."""
         private = check_private(queries, data)
         alone = vectors.scale(squared_sensitivity=2, fraction=1.0) / private.records
         planned = self.measurement(queries, None, alone)
