@@ -3,7 +3,8 @@
     .csv, .csv.gz              texts, which a schema interprets (`csv_files`)
     .parquet .arrow .feather   as they are, without the index of a pandas frame
     .xlsx                      the first sheet, whose first row that is not empty names the columns; each cell is read
-                               by itself, as what it shows or, of a formula, as the value that was saved with it
+                               by itself, as what it shows or, of a formula, as the value that was saved with it; an
+                               empty row before the last is a record without values
     s3://bucket/visits         Parquet files that pyarrow can reach
     duckdb:clinic.db?query=SELECT * FROM visits
     duckdb:?query=SELECT * FROM 'visits/*.parquet'
