@@ -446,7 +446,7 @@ def test_bad_queries_are_refused_before_anything_is_spent(asked, kind):
         (
             {"estimator": DecisionTreeClassifier(), "backend": "foo"},
             InvalidInput,
-            "backend must be one that joblib knows",
+            "backend must be a backend of joblib",
         ),
     ],
 )

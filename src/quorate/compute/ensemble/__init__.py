@@ -1,7 +1,7 @@
-"""From records to ballots: units are dealt to teachers, teachers are fitted, their ballots are counted.
+"""From records to ballots: deal units to teachers, fit the teachers, count their ballots.
 
-A record enters here and leaves as part of one ballot. `Ballots` cannot be printed, logged or stored: only a mechanism
-gets to see the counts.
+A record enters here and leaves as part of one ballot. `Ballots` cannot be printed, logged or stored. Only a mechanism
+can read the counts.
 """
 
 from typing import TYPE_CHECKING

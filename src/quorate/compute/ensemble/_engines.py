@@ -1,8 +1,8 @@
-"""The engines of clusters, Dask and Ray: each runs functions on workers, where what they return stays.
+"""The cluster engines, Dask and Ray: each runs functions on workers and keeps their results there.
 
-Both keep how a result was made. What a dead worker had is made again from what it was made of, down to the files, and
-both move results from worker to worker without us. A function is pure: made again, its result is the same. References
-to results are used by the engine's own functions, as arguments, and by `get`.
+Both keep the lineage of a result. The results of a dead worker are computed again from their inputs, down to the files,
+and results move directly between workers. Functions are pure, so a recomputed result is the same. A reference to a
+result is an argument of the engine's functions or of `get`.
 """
 
 import os
@@ -23,9 +23,9 @@ from quorate.core.rows import usable_cores
 _CONNECT_SECONDS = 30
 _IDLE_SECONDS = 60  # how long a cluster may be without any worker
 _TICK = 2.0
-_RETRIES = 5  # of a task whose worker dies
+_RETRIES = 5  # Of a task on dying workers.
 
-Reference = Any  # to what a function returns, on the cluster
+Reference = Any  # The result of a function on the cluster.
 
 
 def open_engine(cluster: Any) -> "DaskEngine | RayEngine":
@@ -106,14 +106,14 @@ class DaskEngine:
             return self._client.submit(function, *arguments, pure=False)
 
     def spread(self, function: Callable[..., Any], argument: Any, outputs: int) -> list[Reference]:
-        """Run a function that returns a list, and return a reference to each of its so many items."""
+        """Run a function that returns a list of this length, and return a reference to each item."""
         result = self.call(function, argument)
         with _name_lost_cluster("Dask"):
             items: list[Reference] = self._client.map(_item, [result] * outputs, range(outputs), pure=False)
         return items
 
     def get(self, reference: Reference) -> Any:
-        """Bring a result here. What a function refuses is raised here; `ClusterLost` where no worker can make it."""
+        """Fetch a result. Raise the refusal of its function, or `ClusterLost` if no worker can compute it."""
         seen = time.monotonic()
         while True:
             with _name_lost_cluster("Dask"):
@@ -126,7 +126,7 @@ class DaskEngine:
                         raise ClusterLost("the Dask cluster has no workers") from None
 
     def drop(self, references: Sequence[Reference]) -> None:
-        """Let go of results. What was made of them can still be made again."""
+        """Release results. Results that depend on them can still be recomputed."""
         for reference in references:
             reference.release()
 
@@ -151,7 +151,7 @@ def _item(items: Sequence[Any], index: int) -> Any:
 
 
 class RayEngine:
-    """A Ray cluster: one of its own processes keeps the references, and this one keeps names.
+    """A Ray cluster: a keeper process on the cluster holds the references, and this process holds their names.
 
     Ray sends results that are small to the process which has asked for them. That is the keeper, so that none comes
     here unless it is to be brought here.
@@ -245,7 +245,7 @@ class _Keeper:
         self._kept.update(zip(names, references if len(names) > 1 else [references], strict=True))
 
     def get(self, name: int) -> tuple[Any, Any]:
-        """Return a result and None; or None and what was refused, or what kind of error there was."""
+        """Return a result and None, or None and the refusal or the type of the error."""
         try:
             return self._ray.get(self._kept[name]), None
         except self._ray.exceptions.RayTaskError as error:

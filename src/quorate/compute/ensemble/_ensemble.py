@@ -103,7 +103,7 @@ class Ensemble:
         yield from map(Ballots, map(self._electorate.votes, batches) if ahead is None else ahead(batches))
 
     def close(self) -> None:
-        """Let go of what the electorate has open."""
+        """Close the connections and workers of the electorate."""
         self._electorate.close()
 
     def __repr__(self) -> str:

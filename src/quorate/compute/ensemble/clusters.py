@@ -2,9 +2,9 @@
 
     files -> parts -> [ rows by ranges of words ] -> ranges -> [ cut ] -> chunks of some teachers -> fitted -> votes
 
-What stands in brackets moves from worker to worker. To the process that asks come names and types of columns, how many
-rows the parts and how many units the ranges have, how many teachers could not be fitted, and summed ballots. Every step
-is a function of what it is given, and so is made again where a worker dies (PROOF.md, step 14).
+Data in brackets move from worker to worker. The querying process receives names and types of columns, numbers of rows
+by part, numbers of units by range, the number of failed teachers, and summed ballots. Every step is a pure function of
+its inputs, so it can be repeated after a worker dies (PROOF.md, step 14).
 """
 
 from collections.abc import Callable, Sequence
@@ -89,7 +89,7 @@ class _Range:
 
 @dataclass(frozen=True, repr=False)
 class _Reading:
-    """What a worker must know to read parts of the table, and to deal them. It has the key."""
+    """The parameters for reading and dealing parts of the table on a worker. They contain the secret key."""
 
     encoding: Callable[[Table], Encoded]
     columns: tuple[str, ...]
@@ -126,7 +126,7 @@ def _join_range(pieces: Sequence[tuple[Floats, Integers]], features: int) -> _Ra
 
 @dataclass(frozen=True, repr=False)
 class _Fitting:
-    """What a worker must know to fit some teachers. It has the key."""
+    """The parameters for fitting some teachers on a worker. They contain the secret key."""
 
     seats: Seats
     dealer: Dealer
@@ -164,7 +164,7 @@ class _Fitted:
 
     def __sizeof__(self) -> int:
         if isinstance(self.teachers, EstimatorTeachers):
-            return 10_000 * self.teachers.teachers  # about: nobody can say what an estimator takes
+            return 10_000 * self.teachers.teachers  # A rough value: the size of a fitted estimator is unknown.
         return sum(array.nbytes for array in self.teachers.arrays().values())
 
 
@@ -230,7 +230,7 @@ class ClusterRows:
         return Ensemble(electorate), np.empty((0, self.features)), np.empty(0, dtype=np.int64)
 
     def _fit(self, fitting: _Fitting, ranges: Sequence[Reference]) -> list[Reference]:
-        """Return the teachers, some of them together. Who is where depends on public numbers alone."""
+        """Return the teachers in groups. The grouping depends on public numbers alone."""
         engine, seats = self._engine, fitting.seats
         groups = max(1, min(4 * self._workers, seats.teachers // _FITS))
         ranks = np.concatenate([[0], np.cumsum(self._units)]).tolist()
@@ -251,7 +251,7 @@ class ClusterRows:
         """Read and fit all of it once more, where the cluster has lost how it was made: the same deal, by the key."""
         ranges, units = self._read()
         if units != self._units:
-            raise InvalidInput("the table is not what it was when its teachers were fitted; fit anew")
+            raise InvalidInput("the table has changed since its teachers were fitted; fit a new model")
         fits = self._fit(fitting, ranges)
         self._engine.drop(ranges)
         return fits
@@ -274,7 +274,7 @@ def _failures(*groups: _Fitted) -> int:
 class ClusterTeachers:
     """Teachers on the workers of a cluster: an `Electorate`. Queries go there, and their summed ballots come back.
 
-    Where the cluster loses teachers for good, they are made `again`, once a batch: the same ones.
+    If the cluster loses teachers for good, `again` fits the same teachers anew, at most once a batch.
     """
 
     def __init__(
@@ -291,7 +291,7 @@ class ClusterTeachers:
 
     @classmethod
     def placed(cls, teachers: Electorate, cluster: Any) -> "ClusterTeachers":
-        """Put teachers that stand in this process onto a cluster, which counts for them from now on."""
+        """Move the teachers of this process to a cluster, which then counts their ballots."""
         engine = open_engine(cluster)
         pieces = _pieces(teachers, engine.workers)
 

@@ -1,8 +1,8 @@
 """How units are dealt to teachers: by a secret permutation, or by a secret word for each unit of a table read in parts.
 
-In a table that one or many processes read in parts, units stand in the order of their words: the first are held out,
+A table that is read in parts, by one or many processes, has its units ordered by their words: the first are held out,
 and the teachers get equal runs of the others. A word is a function of a key and of the unit's position or name. So
-whoever reads a part, and however often, deals its rows in the same way (PROOF.md, steps 13 and 14).
+every process deals the rows of a part in the same way, also when it reads the part again (PROOF.md, steps 13 and 14).
 """
 
 import hashlib
@@ -20,7 +20,8 @@ from quorate.core.checks import check_count
 from quorate.core.errors import Infeasible
 from quorate.core.rows import canonical_matrix
 
-Encoded = tuple[Floats, Integers, tuple[Sequence[str], Integers] | None]  # rows, codes; people, and whose each row is
+# Rows, codes, and people: their names, and the number of the person of each row.
+Encoded = tuple[Floats, Integers, tuple[Sequence[str], Integers] | None]
 Part = tuple[Any, Integers, Deal]  # rows and their codes, and which of them belong to each of some teachers
 Words = NDArray[np.uint64]
 
@@ -46,9 +47,9 @@ def secret_subset(count: int, size: int) -> Integers:
 
 
 def deal_units(units: Integers, count: int, *, teachers: int, held_out: int = 0) -> tuple[Deal, Integers]:
-    """Deal units to teachers evenly by a secret permutation, and return the deal and the rows that are held out.
+    """Deal units to teachers evenly by a secret permutation, and return the deal and the held-out rows.
 
-    The first `held_out` units of the permutation go to nobody; one row of each of them, its first, is returned.
+    The first `held_out` units of the permutation go to no teacher; the first row of each of them is returned.
     """
     teachers, held_out = check_count("teachers", teachers), check_count("held_out", held_out, least=0)
     if teachers + held_out > count:
@@ -68,9 +69,9 @@ def deal_units(units: Integers, count: int, *, teachers: int, held_out: int = 0)
 
 
 class Randomness(NamedTuple):
-    """What the randomness of some teachers is made of: a seed for each to be fitted with, and to be asked with.
+    """The secret seeds of some teachers: one seed per teacher for its fit, and one for queries.
 
-    A teacher is asked with the sum of `query_seed` and its place. Both are secret, and by position.
+    A teacher answers queries under the sum of `query_seed` and its position.
     """
 
     seeds: Sequence[int]
@@ -78,7 +79,7 @@ class Randomness(NamedTuple):
 
 
 class Dealer:
-    """The secret key of one fit, and what is made of it: a word for each unit, a seed for each teacher."""
+    """The secret key of one fit, from which the words of units and the seeds of teachers are derived."""
 
     def __init__(self, key: bytes | None = None) -> None:
         self._key = os.urandom(32) if key is None else key
@@ -90,7 +91,7 @@ class Dealer:
         return np.stack([words.view(np.int64), codes, first + np.arange(len(X))], axis=1)
 
     def randomness(self, first: int, stop: int) -> Randomness:
-        """Return what the randomness of the teachers from `first` to `stop` is made of, each by its place."""
+        """Return the seeds of the teachers from `first` to `stop`, which depend on their positions alone."""
         seeds = [int.from_bytes(self._draw(b"seed", teacher, 4), "big") // 2 for teacher in range(first, stop)]
         return Randomness(seeds, query_seed=int.from_bytes(self._draw(b"asked", 0, 4), "big") + first)
 
@@ -115,7 +116,7 @@ class Dealer:
 
 @dataclass(frozen=True)
 class Seats:
-    """How many units there are, and how many of them are held out and shared between how many teachers: all public."""
+    """The public numbers of a deal: units, held-out units and teachers."""
 
     count: int
     teachers: int
@@ -161,7 +162,7 @@ def by_ranges(X: Any, notes: Integers, ranges: int) -> Iterator[tuple[int, Float
 
 
 class Rows:
-    """Rows with their codes, their places in the table, and whose they are. Printing them shows nothing."""
+    """Rows with their codes, their positions in the table, and their people. The repr shows no values."""
 
     def __init__(self, X: Floats, codes: Integers, positions: Integers, owners: Integers) -> None:
         self.X, self.codes, self.positions, self.owners = X, codes, positions, owners
@@ -184,7 +185,7 @@ class Rows:
         return cls(*map(np.concatenate, columns))
 
     def where(self, mask: NDArray[np.bool_]) -> "Rows":
-        """Return those rows for which the mask is true."""
+        """Return the rows where the mask is true."""
         if mask.all():
             return self
         return Rows(self.X[mask], self.codes[mask], self.positions[mask], self.owners[mask])
@@ -192,7 +193,7 @@ class Rows:
     def dealt(self, ready: NDArray[np.bool_]) -> Part:
         """Return the rows, and the deal of those that are ready to their owners, who are neighbours by number.
 
-        Each owner's rows are in the order of the table, whoever read them.
+        Each owner's rows are in the order of the table, independent of the process that read them.
         """
         order = np.lexsort((self.positions, self.owners))
         order = order[ready[order]]

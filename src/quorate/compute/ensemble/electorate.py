@@ -1,6 +1,6 @@
-"""Who votes, wherever they stand: in this process, behind functions or servers of yours, on a cluster, at other sites.
+"""The interface of voting teachers, in this process, behind your functions or servers, on a cluster, or at other sites.
 
-A session asks an ensemble, and an ensemble asks an `Electorate`. Neither knows where the teachers are.
+A session queries an ensemble, and an ensemble queries an `Electorate`. Neither depends on the location of the teachers.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,17 +19,17 @@ from quorate.core.isolation import silence
 
 @runtime_checkable
 class Electorate(Protocol):
-    """Teachers that vote. Each has learned from units that no other has, and what it says depends on no other.
+    """Teachers that vote. They learn from disjoint units, and each ballot depends on its own teacher alone.
 
-    `teachers` and `classes` are public and never change. What goes wrong with one teacher becomes a ballot that its
-    place alone decides, and no error. An error that `votes` raises is about all of them (a cluster that is gone, a site
-    that refuses), is decided by nothing private, and comes before anything is charged (PROOF.md, step 11).
+    `teachers` and `classes` are public and never change. A failing teacher casts a ballot that depends on its position
+    alone, and raises no error. An error of `votes` concerns all teachers (a lost cluster, a refusing site), depends on
+    nothing private, and comes before any charge (PROOF.md, step 11).
 
-    An electorate that can count while its caller does something else may have `votes_each`, which takes batches of
-    queries, as they are needed, and yields the votes on them in their order: as many rows in all, in parts of any size.
+    An electorate that can count in the background may have `votes_each`. It takes an iterable of batches and yields the
+    votes in order, with the same total number of rows in parts of any size.
 
-    An electorate whose counts are priced elsewhere, at sites, also has the one `mechanism` that they are priced for: no
-    other may count them. And it has `payable()`: how many queries can be paid for there, as far as it knows.
+    An electorate with remote prices, at sites, also has the declared `mechanism`; no other mechanism may use its
+    counts. Its `payable()` is the last known number of queries that the sites can pay for.
     """
 
     @property
@@ -44,15 +44,24 @@ class Electorate(Protocol):
         """Return how many teachers vote for each class: one row a query, one column a class, 64-bit integers."""
 
     def close(self) -> None:
-        """Let go of what is open: connections, workers. Whoever has nothing open does nothing."""
+        """Close open connections and workers, if there are any."""
 
 
 class FunctionTeachers(EstimatorTeachers):
-    """Teachers that are functions of yours, from rows to labels.
+    """Teachers that are your functions from rows to labels.
 
-    A function is asked as an estimator is that nobody knows: with `call_rows` rows, each query in a place of its own,
-    the global generators seeded by the teacher's place where that is one row. One that raises, or names no class, casts
-    the ballot of its place: class 0 for the first teacher, class 1 for the second, and so on in turn.
+    A call has `call_rows` rows, as for an unknown estimator, and each query has a fixed row in its call. With calls of
+    one row the global generators are seeded by the teacher's position. A function that raises, or returns no declared
+    class, casts the ballot of its position: class 0 for the first teacher, class 1 for the second, and so on in turn.
+
+    Parameters
+    ----------
+    functions
+        One function per teacher.
+    labels
+        The declared classes.
+    call_rows
+        The number of rows of a call.
 
     >>> teachers = FunctionTeachers([lambda X: X[:, 0] > 0, lambda X: 1 / 0, lambda X: 1 / 0], labels=[False, True])
     >>> teachers.votes([[1.0], [-1.0]]).tolist()  # the second always says True, the third False
@@ -88,7 +97,7 @@ class _Asked:
         return self._rows
 
     def asks_a_copy(self) -> bool:
-        return False  # a copy of a network for every query would take its time; what a function keeps is its author's
+        return False  # Copying a network for every query is slow; the author of a function answers for its state.
 
 
 def as_electorate(
@@ -96,12 +105,25 @@ def as_electorate(
 ) -> Electorate:
     """Return the electorate of functions, or of addresses of models that speak the Open Inference Protocol.
 
-    An electorate is returned as it is. Where more than half of the teachers name none of the labels for a row that is
-    not private, their owner is told so.
+    An electorate is returned unchanged. Teachers are refused if more than half of them return no declared label for the
+    first public row.
+
+    Parameters
+    ----------
+    teachers
+        Functions from rows to labels, addresses of models, or an electorate.
+    labels
+        The declared classes.
+    public
+        Public rows; the first one tests the teachers.
+    call_rows
+        The number of rows of a call.
+    seconds
+        The time limit of a call to a server.
     """
     if isinstance(teachers, Electorate) and not isinstance(teachers, type):
         if teachers.classes != len(labels):
-            raise InvalidInput(f"the electorate votes on {teachers.classes} classes, and {len(labels)} are declared")
+            raise InvalidInput(f"labels must have {teachers.classes} classes as the electorate has, got {len(labels)}")
         return teachers
     listed = list(teachers) if isinstance(teachers, Sequence) and not isinstance(teachers, str) else []
     electorate: FunctionTeachers | EndpointTeachers
@@ -118,13 +140,13 @@ def as_electorate(
     if electorate.silent_on(public) > electorate.teachers / 2:
         electorate.close()
         raise InvalidInput(
-            "more than half of the teachers name none of the declared classes for the first public row: they fail, do "
-            "not answer, or have other labels"
+            "at least half of the teachers must return a declared class for the first public row; check that they run "
+            "and use the declared labels"
         )
     return electorate
 
 
 def _columns(public: Any) -> int:
     if hasattr(public, "columns"):
-        raise InvalidInput("servers are asked with a matrix of numbers: give public rows as one, not as a data frame")
+        raise InvalidInput("public must be a matrix of numbers for teachers behind servers, got a data frame")
     return int(np.asarray(public).shape[1])

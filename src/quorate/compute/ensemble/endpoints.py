@@ -1,6 +1,6 @@
-"""Teachers behind servers that speak the Open Inference Protocol: each asked by itself, with a time limit of its own.
+"""Teachers behind servers of the Open Inference Protocol, each with its own requests and time limit.
 
-Rows are sent as one tensor of numbers; the first output that has a value for each row is read as labels.
+Rows are sent as one tensor of numbers. The first output with a value for each row is read as labels.
 """
 
 import json
@@ -19,7 +19,7 @@ from quorate.core.errors import InvalidInput
 from quorate.core.estimator_calls import Calls
 from quorate.core.lazy import import_extra
 
-_AT_ONCE = 16  # servers that are asked at a time
+_AT_ONCE = 16  # Concurrent requests to servers.
 _LARGEST = 2**24  # bytes of a response: to read more would hold others up
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _REFUSED = range(400, 500)  # statuses that are about the rows, and not about the server
@@ -81,7 +81,7 @@ class EndpointTeachers:
             return np.stack(list(ballots), axis=1)
 
     def labels_of(self, url: str, X: Any) -> Integers | None:
-        """Return the class numbers that one model names for these rows, or None where its server says nothing.
+        """Return the class numbers of one model for these rows, or None without an answer of its server.
 
         Rows that the server refuses are a ValueError, as of any model that is asked in this process.
         """
@@ -124,7 +124,7 @@ class EndpointTeachers:
 
 
 class _Model:
-    """One teacher in one batch: once its server has said nothing, it is asked no more."""
+    """One teacher in one batch. After a server fails to answer, it gets no more requests of the batch."""
 
     def __init__(self, teachers: EndpointTeachers, url: str) -> None:
         self._teachers, self._url, self._silent = teachers, url, False
@@ -150,7 +150,7 @@ def _check_address(url: str) -> None:
     try:
         parts, _ = urlsplit(url), urlsplit(url).port
     except ValueError:
-        raise InvalidInput("a teacher's address is none: its host or its port cannot be read") from None
+        raise InvalidInput("a teacher's address must have a valid host and port") from None
     if parts.scheme not in ("http", "https") or not parts.hostname or "/v2/models/" not in parts.path:
         raise InvalidInput(f"a teacher's address ends in /v2/models/ and the model's name; {parts.hostname!r} has none")
     if parts.username or parts.password:

@@ -1,6 +1,6 @@
-"""Teachers that are scikit-learn estimators: each fitted on its own rows, through joblib, and asked one by one.
+"""Teachers that are scikit-learn estimators: each is fitted on its own rows through joblib, and queried separately.
 
-Nothing that one teacher does reaches another: it gets copies of its rows and of the queries, and randomness of its own.
+Teachers are isolated: each gets copies of its rows and of the queries, and its own randomness.
 """
 
 import copy
@@ -34,7 +34,7 @@ _FITS = 50  # at least this many in one task: shipping a task costs a cluster ab
 
 
 def _own(estimator: Any, seed: int) -> Any:
-    """Return a clone that says nothing and whose randomness, where it was left open, is its own."""
+    """Return a clone without output to the console, with a separate seed if `random_state` was None."""
     from sklearn.base import clone  # noqa: PLC0415  scikit-learn takes a second to load
 
     copy = clone(estimator)
@@ -50,7 +50,7 @@ def _is(name: str, setting: str) -> bool:
 
 
 def _fit_one(estimator: Any, chunk: _Chunk, classes: int) -> _Tried:
-    """Return the teacher of these rows. Whatever goes wrong with its rows stays with this one teacher."""
+    """Return the teacher of these rows. A failure of its fit affects this teacher alone."""
     X, codes, seed = chunk
     counts = np.bincount(codes, minlength=classes) if codes.size else np.zeros(classes, dtype=np.int64)
     majority = int(counts.argmax())
@@ -163,7 +163,7 @@ def _choose_backend(backend: str, n_jobs: int | None) -> Any:
     try:
         return parallel_config(backend, n_jobs=-1 if n_jobs is None else n_jobs)
     except ValueError as error:
-        raise InvalidInput(f"backend must be one that joblib knows: {error}") from None
+        raise InvalidInput(f"backend must be a backend of joblib: {error}") from None
 
 
 def _register_ray() -> None:

@@ -1,7 +1,7 @@
-"""Where units come from: rows in memory, or a table of any size that is read once, dealt, and spilled to disk.
+"""Sources of units: rows in memory, or a table of any size that is read once, dealt, and spilled to disk.
 
-Of a table on disk every unit gets a secret word as it is read (`dealing`). Rows are written to files by ranges of
-words. Then the ranges are read one after the other, and teachers are fitted as their chunks fill (PROOF.md, step 13).
+Every unit of a table on disk gets a secret word when it is read (`dealing`). Rows are written to files by ranges of
+words. Then the ranges are read in order, and teachers are fitted as their chunks fill (PROOF.md, step 13).
 """
 
 import tempfile
@@ -28,7 +28,7 @@ _HEAVY = 4  # times its rows, that a teacher takes to be fitted
 
 
 class Units(Protocol):
-    """Units that can be dealt, and what is public of them: how many there are, of how many columns."""
+    """Units to deal, with their public numbers of units and columns."""
 
     @property
     def count(self) -> int:
@@ -39,7 +39,7 @@ class Units(Protocol):
         """The number of columns."""
 
     def ensemble(self, *, teachers: int, held_out: int, **fitting: Any) -> tuple[Ensemble, Any, Integers]:
-        """Deal the units and fit the teachers; return also one row, with its code, of each unit held out.
+        """Deal the units and fit the teachers; return also one row, with its code, of each held-out unit.
 
         `fitting` is what `Ensemble.fit_parts` takes beside the parts.
         """
@@ -127,7 +127,7 @@ class SpilledRows:
         for piece in self._pieces(seats):
             held_out_rows.append((piece.X[piece.owners < 0], piece.codes[piece.owners < 0]))
             waiting = Rows.concatenate([waiting, piece.where(piece.owners >= 0)])
-            last = waiting.owners.max(initial=-1)  # who may have more rows in the next range
+            last = waiting.owners.max(initial=-1)  # This unit may have more rows in the next range.
             if (waiting.owners < last).any():
                 yield waiting.dealt(waiting.owners < last)
                 waiting = waiting.where(waiting.owners == last)

@@ -1,9 +1,9 @@
-"""Many small models at once: every teacher is fitted on its own rows, all of them as one array, and counted in blocks.
+"""Batched learners: all teachers are fitted as one array, each on its own rows, and counted in blocks.
 
     Deal                    which rows belong to which teacher
-    batched_equivalent      from a scikit-learn estimator to the learner that does the same in a batch, if there is one
+    batched_equivalent      from a scikit-learn estimator to its batched learner, or None
     Batched...              the learners: `fit(X, y, deal, classes=...)` returns teachers
-    Teachers                `votes(queries)` counts their ballots; `arrays()` is all there is to save
+    Teachers                `votes(queries)` counts their ballots; `arrays()` is their complete state
 
 A teacher depends on its own rows alone, to the last bit: not on the other chunks, on their number, or on how the work
 is cut into blocks. A ballot depends on its teacher and its query alone, to the last bit: not on the batch (PROOF.md).

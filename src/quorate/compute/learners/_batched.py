@@ -36,7 +36,7 @@ from quorate.core.errors import InvalidInput
 
 
 def product_count(features: int) -> int:
-    """Return how many columns `with_products` makes of so many features."""
+    """Return the number of columns of `with_products` for this number of features."""
     return features * (features + 3) // 2
 
 
@@ -328,7 +328,7 @@ def _same(value: Any, default: Any) -> bool:
 
 
 def teachers_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> Teachers:
-    """Return the teachers whose `arrays()` these are, whatever their kind."""
+    """Return the teachers of any kind from their `arrays()`."""
     kind = str(arrays["kind"]) if "kind" in arrays else None
     kinds = {"linear": LinearTeachers, "quadratic": QuadraticTeachers, "tree": TreeTeachers}
     if kind not in kinds:

@@ -1,7 +1,7 @@
-"""Linear teachers on GPUs: their tables lie there, queries are sent and rounded there, and only counts come back.
+"""Linear teachers on GPUs: tables stay on the device, queries are rounded there, and only counts come back.
 
-Several GPUs share the teachers between them. What a kernel counts is what `LinearTeachers` counts with NumPy, bit for
-bit (PROOF.md, step 18).
+Several GPUs split the teachers. The counts of a kernel equal those of `LinearTeachers` with NumPy, bit for bit
+(PROOF.md, step 18).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,8 +19,8 @@ from quorate.compute.learners.teachers import LARGEST, NOT_FINITE, Chunks, Matri
 from quorate.core.arrays import Integers
 from quorate.core.errors import InvalidInput
 
-_DEEP = 16  # columns that one product of tensor cores takes
-_SPAN = 4096  # teachers that one program counts: enough to pay for its start, few enough to keep all of a GPU busy
+_DEEP = 16  # Columns of one tensor-core product.
+_SPAN = 4096  # Teachers of one program: enough to amortise its start, few enough to keep the whole GPU busy.
 _TOGETHER = 2**16  # queries sent together
 _REACH = 2**30  # cells of a table, so that a kernel finds each by a number of 32 bits
 _UNROLLED = 64  # columns of all slices: beyond, they would not fit into the memory of a multiprocessor
@@ -44,7 +44,7 @@ class _SentQueries(NamedTuple):
 
 
 class _Coming(NamedTuple):
-    """What is on its way back from a device, and must not be read before the event."""
+    """A pending copy from a device, which must not be read before its event."""
 
     counts: Array
     finite: Array
@@ -52,7 +52,7 @@ class _Coming(NamedTuple):
 
     @classmethod
     def of(cls, counts: Array, finite: Array) -> "_Coming":
-        """Have these brought back once the device has computed them, and before what it is given next."""
+        """Queue the copy of these results, after their computation and before the next work of the device."""
         import torch  # noqa: PLC0415
 
         back = counts.to("cpu", non_blocking=True), finite.to("cpu", non_blocking=True)
@@ -102,7 +102,7 @@ class GpuTeachers:
         repeats = -(-teachers * self._columns // (len(devices) * _REACH)) or 1
         devices = [device for device in devices for _ in range(repeats)]
         bounds = np.linspace(0, teachers, len(devices) + 1).astype(int).tolist()
-        self._streams: dict[Any, Any] = {}  # by device, for what is sent there
+        self._streams: dict[Any, Any] = {}  # Upload streams by device.
         self._parts = [
             self._placed([part[start:stop] for part in parts], intercepts[start:stop], device)
             for device, start, stop in zip(devices, bounds, bounds[1:], strict=False)
@@ -120,7 +120,7 @@ class GpuTeachers:
         parts = (queries[start : start + together] for queries in batches for start in range(0, len(queries), together))
         counting: list[_Coming] = []
         for queries in parts:
-            coming = self._start_count(queries)  # a device goes on with these when it has counted those before
+            coming = self._start_count(queries)  # The device counts them after the previous batch.
             if counting:
                 yield _arrived(counting)
             counting = coming
@@ -128,13 +128,13 @@ class GpuTeachers:
             yield _arrived(counting)
 
     def _start_count(self, queries: Matrix) -> list["_Coming"]:
-        """Send queries and have them counted; return what is on its way back from each device."""
+        """Send queries, start the count, and return the pending copy of each device."""
         sent = self.send(queries)
         counts = self.count(sent, len(queries))
         return [_Coming.of(some, sent_part.finite) for some, sent_part in zip(counts, sent, strict=True)]
 
     def send(self, queries: Matrix) -> list["_SentQueries"]:
-        """Return the queries on each device. A stream of its own brings them, and the device goes on counting."""
+        """Return the queries on each device. A separate stream uploads them while the device counts."""
         return [self._brought(queries, tables.device) for _, tables, _ in self._parts]
 
     def _brought(self, queries: Matrix, device: Any) -> "_SentQueries":
@@ -149,7 +149,7 @@ class GpuTeachers:
             brought = self._across(_send_array(queries, device))
         counting.wait_stream(bringing)
         for part in brought:
-            part.record_stream(counting)  # whose room is not used again before they are counted
+            part.record_stream(counting)  # PyTorch must not reuse the memory before the count.
         return brought
 
     def count(self, sent: list["_SentQueries"], query_count: int) -> list[Array]:
@@ -204,12 +204,12 @@ class GpuTeachers:
 
 
 def _send_array(array: Any, device: Any) -> Array:
-    """Return an array on a device; what is a tensor already stays as it is."""
+    """Return an array as a tensor on a device, or a tensor unchanged."""
     import torch  # noqa: PLC0415
 
     if torch.is_tensor(array):
         return array.to(device)
-    return torch.from_numpy(np.require(array, requirements=["C", "W"])).to(device)  # PyTorch warns of read-only ones
+    return torch.from_numpy(np.require(array, requirements=["C", "W"])).to(device)  # PyTorch warns of read-only arrays.
 
 
 def gridded_on_gpu(queries: Array) -> Array:
@@ -254,7 +254,7 @@ class TwoClassChunks:
     weights: Matrix  # (chunks, 2): what a row of the lower and of the higher class weighs
 
     def parts(self, row_limit: int) -> Iterator["TwoClassChunks"]:
-        """Yield these chunks some at a time, with a copy of their own rows alone: at most so many, or one chunk's."""
+        """Yield groups of chunks with a copy of their own rows: at most this many rows, or a single chunk."""
         ends = np.cumsum(self.sizes)
         first = 0
         while first < len(ends):

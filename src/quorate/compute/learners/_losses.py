@@ -22,7 +22,7 @@ from quorate.core.checks import check_positive
 
 
 class LinearLearner(Learner):
-    """A learner whose teachers have linear scores of `coefficients` columns; each kind says how a block is fitted."""
+    """A learner whose teachers have linear scores of `coefficients` columns; subclasses fit a block."""
 
     quadratic: ClassVar[bool] = False  # whether scores also use the squares of the features
 
@@ -278,7 +278,7 @@ class BatchedNaiveBayes(LinearLearner):
         centres = (across @ features) / sizes
         away = (features - indicators @ centres) * weights[:, :, None]
         widest = backend.functions.amax((features * features).sum(axis=1) / rows, 1)[:, None, None]
-        # A chunk whose rows are all alike has no variance to measure by: any common one leaves it to the priors.
+        # A chunk of equal rows has no variance; any common variance leaves the decision to the priors.
         spread = backend.functions.where(widest > 0, self.var_smoothing * widest, 1.0)
         variances = backend.functions.clip((across @ (away * away)) / sizes + spread, _LEAST, None)
         centres = centres + means[:, None, :]

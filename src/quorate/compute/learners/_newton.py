@@ -1,7 +1,7 @@
-"""Newton's method, and the linear algebra of learners, on many chunks at once: each chunk by its own rows alone.
+"""Newton's method and the linear algebra of learners on many chunks at once, each by its own rows alone.
 
 Arrays have the chunk as their first axis: `found` is (chunks, columns, outputs), `scores` is (chunks, rows, outputs).
-A chunk that has stopped keeps its coefficients to the last bit while others go on.
+A converged chunk keeps its coefficients to the last bit while others continue.
 """
 
 from abc import ABC, abstractmethod
@@ -97,7 +97,7 @@ def _descend(loss: Loss, coefficients: Array, scores: Array, value: Array, *, st
         remaining = int(active.sum())
         if remaining == 0:
             break
-        if 2 * remaining < len(active) and not backend.steady:  # most have stopped: go on with the others alone
+        if 2 * remaining < len(active) and not backend.steady:  # Drop the converged majority.
             rest = active.nonzero()[0]
             coefficients[rest] = _descend(
                 loss.among(rest), coefficients[rest], scores[rest], value[rest], steps=steps - step_number

@@ -156,7 +156,7 @@ class BatchedTree(Learner):
             raise InvalidInput(f"class_weight must be None or 'balanced', not {self.class_weight!r}")
 
     def coefficients(self, features: int) -> int:
-        """Return about how much there is to learn: whatever the features, a tree needs the rows of a score of 20."""
+        """Return the approximate number of parameters: for any features, a tree needs the rows of a score of 20."""
         return _LIKE_COLUMNS
 
     def _fit_chunks(self, backend: Backend, chunks: Chunks, *, one_scale: bool) -> TreeTeachers:
@@ -197,7 +197,7 @@ class _Grown:
         self._values[:, ~self._taken] = np.inf  # filling comes last
         self._first = np.arange(0, self._codes.size, self._codes.shape[1])[:, np.newaxis]  # places of first rows
         self._order = self._values.argsort(axis=2, kind="stable") + self._first
-        self._node = np.where(self._taken, 0, 1).astype(np.uint8)  # filling is in a node of its own, the last
+        self._node = np.where(self._taken, 0, 1).astype(np.uint8)  # Filling rows are in a separate node, the last.
         sizes = self._per_node(1)[:, 0]
         self._share = np.maximum(sizes, 1) if self._balanced else np.ones_like(sizes)
         self._is_class = [(self._taken & (self._codes == label)).ravel() for label in range(self._classes)]

@@ -1,6 +1,6 @@
-"""A thin layer over NumPy and PyTorch: the few array functions whose names or manners differ between the two.
+"""A thin layer over NumPy and PyTorch: the few array functions whose names or behaviour differ between the two.
 
-Whatever both spell alike (`@`, `+`, `.sum(axis=...)`, `.swapaxes`, `functions.exp`) is used as it stands.
+Code uses common spellings (`@`, `+`, `.sum(axis=...)`, `.swapaxes`, `functions.exp`) directly.
 """
 
 import ctypes
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from quorate.core.errors import InvalidInput
 
-_EMULATED = "CUBLAS_EMULATE_DOUBLE_PRECISION"  # by which CUDA is told to multiply doubles as smaller numbers
+_EMULATED = "CUBLAS_EMULATE_DOUBLE_PRECISION"  # Makes CUDA emulate products of doubles.
 _ROW = 512  # elements: along rows that are longer, a loop of NumPy's is worth its start
 _SMALL = 10**6  # multiplications of a product
 Array = Any  # an array of the chosen backend: numpy.ndarray or torch.Tensor
@@ -44,7 +44,7 @@ class Backend:
     product: Callable[..., Array]  # of two matrices, which writes to `out`, a contiguous one
     spread: Callable[[Array, int], Array]  # a column for rows of this length: repeated where this makes loops faster
     as_bytes: Callable[[Array], Array]  # flags as numbers of one byte, in their place
-    count: Callable[..., Array]  # how many are true in each column, or the sums of so many: of a matrix or of several
+    count: Callable[..., Array]  # Column counts or sums of a matrix or a stack of matrices.
     fused: bool = False  # whether `gpu` has kernels for it that count, and fit, without writing scores to memory
 
     def __repr__(self) -> str:
@@ -76,7 +76,7 @@ def _check_device(device: str) -> None:
             f"device {device!r} needs PyTorch, which is not installed here: pip install 'quorate[torch]'"
         )
     if device == "cuda" and not _has_gpu():
-        raise InvalidInput('device "cuda" needs a GPU that PyTorch can use, and there is none here; use "cpu"')
+        raise InvalidInput('device "cuda" requires a GPU that PyTorch can use; use device="cpu"')
     if device == "cuda" and os.environ.get(_EMULATED, "0") not in ("", "0"):  # proof: claim B
         raise InvalidInput(f"{_EMULATED} makes products of doubles inexact, and ballots must be exact: unset it")
 
@@ -87,7 +87,7 @@ def loops_along_rows(length: int) -> Iterator[None]:
 
     Rows that are shorter than its buffer are copied for fewer and longer loops, which takes rows of 1000 twice as long.
     """
-    with np.errstate(all="ignore"):  # at whose end the size of the buffer is what it was
+    with np.errstate(all="ignore"):  # Its end restores the buffer size.
         if length > _ROW:
             np.setbufsize(_ROW)
         yield
@@ -143,7 +143,7 @@ def _numpy_product(rows: NDArray[Any], right: NDArray[Any], out: NDArray[Any]) -
 
 
 def _numpy_solve(matrices: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
-    """Solve each system; one that is singular to the last bit keeps its right side and disturbs no other."""
+    """Solve each system; an exactly singular one returns its right side and does not affect the others."""
     try:
         return np.linalg.solve(matrices, right)
     except np.linalg.LinAlgError:
@@ -157,7 +157,7 @@ def _numpy_solve(matrices: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
 
 
 def _numpy_count(flags: NDArray[Any], times: int = 1) -> NDArray[Any]:
-    """Add as many rows as bytes hold, which is as fast as reading them."""
+    """Sum rows in bytes, as many as fit without overflow; this is as fast as reading them."""
     flags, step = flags.view(np.uint8), 255 // times
     if flags.shape[-1] < 32:
         return np.asarray(flags.sum(axis=-2, dtype=np.int64))

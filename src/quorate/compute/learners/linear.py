@@ -1,9 +1,9 @@
 """Teachers whose scores are linear, counted as one matrix product in blocks.
 
-Numbers are rounded to a grid, so that a product of matrices adds them up exactly, in whatever order (PROOF.md). A query
+Numbers are rounded to a grid, so that a product of matrices sums them exactly in any order (PROOF.md). A query
 is rounded to 26 bits below its largest feature, the coefficients of a score to 27 bits below the sum of their
 magnitudes. Every sum of their products is then a whole number of grid steps of at most 2**53, which a double holds
-exactly. Where this is not precise enough, what was rounded off is rounded to a finer grid, as a second slice.
+exactly. If this is not precise enough, the rounding error is rounded to a finer grid as a second slice.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -87,7 +87,7 @@ def sliced(gridded: Callable[[Matrix], Matrix], values: Matrix, slices: int) -> 
 
 _FEW, _MANY = 312, 1000  # queries counted together, by the number of columns: loops along many cost less
 _PANEL = 2**17  # features of all queries that are counted together: few enough for a cache
-_BYTE = 255  # the most that one holds
+_BYTE = 255  # The largest value of a byte.
 _LEAST = 2500  # teachers times queries of a block, however many scores they have: fewer do not pay for the calls
 
 
@@ -141,7 +141,7 @@ def ballots_in_blocks(
     wide = max(1, min(wide, memory // (64 * features * powers * slices)))
     tables = [backend.put(table).reshape(teachers, several, -1) for pair in coefficients for table in pair]
     buffers = [backend.put(_aligned_zeros((1 + several) * high * wide)) for _ in pairs[:2]]
-    rooms: dict[tuple[int, int], _Room] = {}  # by their shapes: those at the edges are smaller
+    rooms: dict[tuple[int, int], _Room] = {}  # By shape: blocks at the edges are smaller.
     together = high * max(1, memory // (16 * several * features * powers * slices * high))
     for first in range(0, teachers, together):
         tops = range(first, min(first + together, teachers), high)
@@ -149,7 +149,7 @@ def ballots_in_blocks(
             (part, [_by_label(table[part]) for table in tables], backend.put(-intercepts[part].T.reshape(-1, 1)))
             for part in (slice(top, min(top + high, teachers)) for top in tops)
         )
-        parts = list(parts) if len(queries) > wide else parts  # they are asked again
+        parts = list(parts) if len(queries) > wide else parts  # Later blocks of queries need them again.
         for start in range(0, len(queries), wide):
             span = slice(start, start + wide)
             columns = _columns(backend, queries[span], powers, slices)
@@ -310,7 +310,7 @@ class LinearTeachers(Teachers):
         with loops_along_rows(len(queries)):
             for rows, counts in counted_in_blocks(arrays, self._blocks(arrays, queries)):
                 totals[1:, rows] += counts
-        totals[0] = self.teachers  # who votes beyond the label before
+        totals[0] = self.teachers  # Votes beyond the previous label.
         totals[:-1] -= totals[1:]
         return np.ascontiguousarray(totals.T)
 

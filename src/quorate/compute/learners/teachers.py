@@ -1,9 +1,8 @@
-"""What all learners and fitted teachers share: checked inputs, rows in blocks, and the two protocols.
+"""The common parts of learners and fitted teachers: checked inputs, blocks of rows, and the two protocols.
 
-Inputs are checked for shape and type; values of private rows are never the reason for an error. Teachers are taken
-together: chunks of one shape are stacked into one array, a block at a time. A chunk's shape is decided by its own rows
-alone: how many it can use, and how many classes they show. Rows that fill a chunk up to its shape are zero and carry
-the weight 0.
+Inputs are checked for shape and type; values of private rows never cause an error. Chunks of one shape are stacked into
+one array, a block at a time. The shape of a chunk depends on its own rows alone: the number of usable rows and the
+number of their classes. Filling rows are zero and have the weight 0.
 """
 
 from abc import ABC, abstractmethod
@@ -48,11 +47,11 @@ class Deal:
 
     @classmethod
     def by_assignment(cls, assignment: Any, *, teachers: int) -> "Deal":
-        """Return the deal that gives row i to teacher `assignment[i]`, or to nobody where that is -1."""
+        """Return the deal that gives row i to teacher `assignment[i]`, or to no teacher for -1."""
         teachers = check_count("teachers", teachers)
         owner = _integers("assignment", assignment)
         if owner.size and (owner.min() < -1 or owner.max() >= teachers):
-            raise InvalidInput(f"assignment must be of numbers from 0 to {teachers - 1}, or -1 for nobody")
+            raise InvalidInput(f"assignment must have numbers from 0 to {teachers - 1}, or -1 for no teacher")
         rows = np.argsort(owner, kind="stable")
         sizes = np.bincount(owner + 1, minlength=teachers + 1)
         return cls(rows[sizes[0] :], sizes[1:])
@@ -75,10 +74,10 @@ def _integers(name: str, values: Any) -> Integers:
 
 BLOCK_BYTES = 256 * 2**20
 LARGEST = 1e38  # of a feature's magnitude in a usable row: fits single precision, and its powers fit double precision
-MISSING = 3e38  # what a missing value counts as for learners that take them: above every other
+MISSING = 3e38  # The value of a missing feature for learners that accept it: above every other.
 NOT_FINITE = "queries must be finite numbers: fill in or leave out missing and infinite values first"
 
-_SLICE = 2**12  # rows looked at together: what is made of them stays in the cache of a core
+_SLICE = 2**12  # Rows per step: temporaries stay in the cache of a core.
 
 Matrix = NDArray[np.float64]
 
@@ -118,7 +117,7 @@ def check_queries(X: Any, *, features: int, missing: bool = False) -> Matrix:
 
 
 def check_columns(X: Any, *, features: int) -> Matrix:
-    """Return queries as `check_queries` does, for who will look whether they are finite."""
+    """Return queries as `check_queries` does; the caller checks that they are finite."""
     queries = check_features(X, name="queries")
     if queries.shape[1] != features:
         raise InvalidInput(
@@ -183,7 +182,7 @@ class Chunks:
         return labels
 
     def showing(self, classes: int) -> Integers:
-        """Return which teachers show so many classes."""
+        """Return the teachers whose rows have this number of classes."""
         return np.flatnonzero((self.counts > 0).sum(axis=1) == classes)
 
     def class_codes(self, teachers: Integers) -> Integers:
@@ -291,7 +290,7 @@ class Teachers(ABC):
 class Learner(ABC):
     """A description of how each teacher is fitted, on its own rows alone."""
 
-    takes_missing: ClassVar[bool] = False  # whether a missing value is one to learn from, in records and in queries
+    takes_missing: ClassVar[bool] = False  # Whether records and queries may miss values.
     memory: ClassVar[int] = BLOCK_BYTES  # that blocks of chunks may take while they are fitted
 
     def fit(
