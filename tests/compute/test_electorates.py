@@ -187,7 +187,7 @@ def test_functions_may_take_frames_of_texts():
         ([above(0.0), "https://one.example.org/v2/models/m"], {}, "teachers must be a list of functions"),
         ([lambda X: 1 / 0] * 3, {}, "at least half of the teachers must return"),
         ([above(0.0)] * 300, {"holdout": 0.1}, "holdout is a setting of teachers that are fitted here"),
-        (Counted(), {"classes": [1, 2, 3]}, "votes on 2 classes, and 3 are declared"),
+        (Counted(), {"classes": [1, 2, 3]}, "labels must have 2 classes"),
         (["https://one.example.org/models/m"], {}, "a teacher's address ends in /v2/models/"),
         (["https://me:word@one.example.org/v2/models/m"], {}, "no password in it"),
         (["https://a.org:99999/v2/models/m"], {}, "valid host and port"),
