@@ -4,7 +4,7 @@
     values          one column: each value read by itself as a number, a moment, a text or a code
     containers      arrays, lists, mappings and data frames become raw columns
     files, sources  CSV, Parquet, Arrow and Excel files, folders, addresses and queries, whole or in batches
-    persons         one canonical name for whatever spelling a person's name has
+    persons         one canonical name for all spellings of a person's name
     columns         Number, Date, Category, Text, Label: how a column is declared, and its features for learners
     cells           the same columns as cells for releases
     Schema          the columns, their kinds and encoding; from a JSON file or a public table, or learned with noise
@@ -12,10 +12,10 @@
     FrameFormat     the data frames that an estimator sees: floats and texts
     QueryEncoder    encodes the columns of queries by a schema, for a server
 
-What a row becomes depends on public declarations and on that row alone, bit for bit (PROOF.md). A private value is
-never a reason to refuse, to warn or to choose a type: one that cannot be read is missing. Errors about private records
-name a column, never a row, a value or a count. Nothing is learned from private records but by
-`Schema.from_private`, which pays for it.
+The encoding of a row depends on public declarations and on that row alone, bit for bit (PROOF.md). A private value
+never causes an error or a warning and never decides a type; an unreadable value counts as missing. Errors about private
+records name a column, never a row, a value or a count. Only `Schema.from_private` learns from private records, and it
+pays for that.
 """
 
 from quorate.tables._lookup import QueryEncoder

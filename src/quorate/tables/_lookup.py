@@ -29,7 +29,7 @@ class QueryEncoder:
                 texts = list(dict.fromkeys([*kind.categories, *gaps]))  # all that the schema itself spells out
                 self._tables[name] = {text: index for index, text in enumerate(texts)}, self._by_arrow(name, texts)
             with suppress(InvalidInput):  # "0" may mean no value
-                # Arrow loads what it needs at its first use, and that takes a while: no caller's request is the first.
+                # Arrow initialises at its first use, which is slow; do it before the first request.
                 self._by_arrow(name, ["2000-01-01" if isinstance(kind, Date) else "0"])
 
     def encode(self, name: str, values: Sequence[str] | NDArray[Any]) -> Floats:

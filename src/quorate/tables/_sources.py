@@ -24,7 +24,14 @@ from quorate.tables.values import object_texts
 
 _ROWS = 2**14  # read together
 DATABASE = re.compile(r"(duckdb|postgres|postgresql):(.*?)[?&]query=(.+)", re.DOTALL)
-_POSTGRES_TEXTS = ("date", "timestamp", "timestamptz", "time", "timetz", "interval")  # Python refuses far ones
+_POSTGRES_TEXTS = (
+    "date",
+    "timestamp",
+    "timestamptz",
+    "time",
+    "timetz",
+    "interval",
+)  # Python's types cannot hold distant dates.
 
 # Table functions of DuckDB that read files and databases with declared types. All others are refused.
 _TYPED_SCAN = re.compile(
@@ -66,7 +73,7 @@ def open_excel(path: Path) -> Iterator[Result]:
 def _without_margins(rows: Iterator[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
     """Yield rows without those before the first and behind the last that have a value.
 
-    An empty row between others is a record that misses all values: were it left out, one value would move those behind.
+    An empty row between others is a record with all values missing. Dropping it would shift the later rows.
     """
     empty: int | None = None  # rows since the last that has a value; None before the first
     for row in rows:
@@ -79,7 +86,7 @@ def _without_margins(rows: Iterator[tuple[Any, ...]]) -> Iterator[tuple[Any, ...
 
 
 def _sheet_rows(path: Path, sheet: Any) -> Iterator[tuple[Any, ...]]:
-    """Yield the values of each row, and "" for a cell whose value is none of its type: openpyxl would stop there."""
+    """Yield the values of each row, with "" for a cell whose value does not fit its type, on which openpyxl raises."""
     parser_class = importlib.import_module("openpyxl.worksheet._reader").WorkSheetParser
 
     class Parser(parser_class):  # type: ignore[misc, valid-type]

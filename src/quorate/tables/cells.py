@@ -1,7 +1,7 @@
 """Columns encoded as cells for releases.
 
-Each column has a last cell for all that is missing or not declared. A closed column has none: its owner says that every
-record has a declared value, and what is not declared counts in the first cell.
+The last cell of each column counts missing and undeclared values. A closed column has no such cell: its owner declares
+that every record has a declared value, and an undeclared value counts in the first cell.
 """
 
 import math
@@ -21,7 +21,7 @@ from quorate.tables.dates import DateUnit, date_of, declared_moment, read_moment
 from quorate.tables.reading import MISSING_TEXTS, Rules
 from quorate.tables.values import canonical_text, read_codes, read_numbers
 
-_EXACT = 2.0**53  # whole numbers below it are told apart by a 64-bit float
+_EXACT = 2.0**53  # 64-bit floats represent all smaller whole numbers.
 _DECIMALS = 3  # of a synthetic number, within the width of its cell
 _ALONE = 2.0  # how wide the cells on both sides of a lone cut are taken to be
 OTHER = "other"  # how the last cell is called in names of queries
@@ -47,13 +47,13 @@ class CategoryCells:
     def levels(self) -> list[tuple[tuple[str | None, ...], Codes]]:
         """Return the levels of the hierarchy, the top first: the names of each, and where each cell belongs.
 
-        None is the node of what is not declared.
+        None is the node of undeclared values.
         """
         names: list[str | None] = [*self.values, *([] if self.closed else [None])]
         levels: list[tuple[tuple[str | None, ...], Codes]] = [(tuple(names), np.arange(self.size))]
         while any(name in self.parents for name in names):
             above = [None if name is None else self.parents.get(name, name) for name in names]
-            names = list(dict.fromkeys(above))  # what is not declared stays by itself, whatever nodes are called
+            names = list(dict.fromkeys(above))  # Undeclared values stay separate from nodes of any name.
             index = {name: number for number, name in enumerate(names)}
             levels.append((tuple(names), np.array([index[name] for name in above])[levels[-1][1]]))
         return levels[::-1]
@@ -77,7 +77,7 @@ class CategoryCells:
         return self.values[code] if code < len(self.values) else None
 
     def code(self, value: Any) -> int:
-        """Return the cell of a declared value, or refuse one that is not declared; None is in the last cell.
+        """Return the cell of a declared value, or refuse an undeclared one; None is in the last cell.
 
         What is not declared as it is written is read as a record would be: 1 for 1.0, or true for True.
         """
@@ -98,7 +98,7 @@ class CategoryCells:
 
 
 class NumberCells:
-    """The line, cut at rising numbers, and a last cell for what is missing or no number.
+    """The line, cut at rising numbers, and a last cell for missing values and non-numbers.
 
     With a `unit` the numbers are dates, or dates with times, in units since the beginning of 1970, in UTC.
 
@@ -172,7 +172,7 @@ class NumberCells:
         return self.format_number(value) if value in (0.0, *self.values[max(index - 1, 0) : index]) else None
 
     def centre(self, code: int, share: float = 0.5) -> Any:
-        """Return a value in this cell, near the cut where the cell is unbounded; None for what is no number.
+        """Return a value in this cell, near the cut of an unbounded cell; None for the cell of non-numbers.
 
         It is the middle one, or one that has another share of the cell below it. Where all cuts are whole numbers the
         value is one, if it is one that floats tell apart; others have no more decimals than the cell has room for.

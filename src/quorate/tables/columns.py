@@ -1,7 +1,7 @@
-"""Columns: how one is declared, and how it is encoded as numbers for learners.
+"""Declarations of columns, and their encoding as numbers for learners.
 
-All of a declaration is public. Each value is read (`values`) and encoded on its own, whatever the other rows hold.
-Here columns become numbers; `cells` encodes them for releases.
+A declaration is public. Each value is read (`values`) and encoded independently of other rows. Here columns become
+numbers; `cells` encodes them for releases.
 """
 
 import itertools
@@ -32,14 +32,14 @@ Unknown = Literal["other", "refuse"]
 
 @dataclass(frozen=True)
 class Number:
-    """A column of numbers, with what is known about it in public.
+    """A column of numbers with its public facts.
 
     Learners get it scaled: by `centre` and `spread`, by the bounds `low` and `high`, or not at all. A missing value of
-    a query is refused, and one of a private record counts as 0 (the centre); `missing="indicator"` marks either in a
-    column of its own. A release counts the cells between `cuts`, and
-    one for what is no number, unless the column is `closed`: then there is none, and such a value counts as the lowest.
-    One of marginals finds cuts with noise where there are none. Synthetic numbers go from `low` to `high` where these
-    lie beyond the cuts; `spans` says for each cell from where to where they are spread, as public records have them.
+    a query is refused, and a missing value of a private record counts as 0 (the centre). `missing="indicator"` adds an
+    indicator column for both. A release counts the cells between `cuts` and a cell of non-numbers. A `closed` column
+    has no such cell, and non-numbers count in the lowest cell. A release of marginals finds missing cuts with noise.
+    Synthetic numbers go from `low` to `high` if these lie beyond the cuts; `spans` has the range of synthetic numbers
+    in each cell, from public records.
 
     >>> from quorate.tables import Schema
     >>> Schema({"age": Number(low=0, high=100, cuts=[18, 65])}).encode(pa.table({"age": [25, 250]})).tolist()
@@ -161,9 +161,8 @@ def _check_parents(categories: tuple[str, ...], parents: Any) -> dict[str, str]:
 class Text:
     """A column of sentences, such as notes.
 
-    Learners get how often words occur, each word in one of so many `buckets` that a public hash names: no list of words
-    is learned from anybody. The numbers of a row are from 0 to 1, and their squares add up to 1. A missing text has no
-    words.
+    Learners get counts of words in `buckets`, chosen by a public hash, so no vocabulary is learned from records. The
+    numbers of a row are from 0 to 1, and their squares add up to 1. A missing text has no words.
 
     >>> from quorate.tables import Schema
     >>> Schema({"note": Text(buckets=4)}).encode(pa.table({"note": ["chest pain, chest", None]})).round(2).tolist()
@@ -340,14 +339,14 @@ def unreadable_values(kind: Kind, values: pa.Array, rules: Rules = MISSING_TEXTS
 
 
 def read_values(kind: Number, values: pa.Array, rules: Rules = MISSING_TEXTS) -> Floats:
-    """Return the values of a raw column of numbers or dates; NaN for those that are missing or cannot be read."""
+    """Return the values of a raw column of numbers or dates, with NaN for missing and unreadable values."""
     if isinstance(kind, Date):
         return read_moments(values, kind.unit, rules)
     return read_numbers(values, rules)
 
 
 def _read(kind: Number, values: pa.Array, column: str, *, role: Role, rules: Rules, start: int) -> Floats:
-    """Return the values of a column of numbers or dates, and refuse those of a query that cannot be read."""
+    """Return the values of a column of numbers or dates; refuse unreadable values of a query."""
     numbers = read_values(kind, values, rules)
     if role == "private":
         return numbers

@@ -4,7 +4,7 @@ The first line names the columns. It also shows the encoding (UTF-8, UTF-16 with
 separator (a comma, or else a semicolon, a tab or a bar), unless these are declared. Nothing else of a private file
 decides how it is read, and no record is refused (`csv_records`):
 
-- A value whose bytes are no UTF-8, in a file whose first line is, is read as Windows-1252.
+- A value of invalid UTF-8, in a file with a UTF-8 first line, is read as Windows-1252.
 - A record that repeats the first line has all values missing.
 - Where semicolons separate values, a comma stands before decimals: 1,234 is read as 1.234. It is handed on as 1,2340,
   which has one meaning under any rules for numbers.
@@ -223,7 +223,7 @@ class _Source:
         return b""
 
     def header(self, *, private: bool) -> CsvHeader:
-        """Read the first line, and return what it shows."""
+        """Read the first line, and return the format that it shows."""
         encoding, data = self._encoding()
         if encoding != "utf-8":
             self._decoder = codecs.getincrementaldecoder(encoding)("replace")
@@ -285,7 +285,7 @@ class _Source:
         """Return the names, and what separates them."""
         if line.count('"') % 2:
             raise InvalidInput(
-                f"{self._path}: the names of all columns must stand on the first line, each without a line break"
+                f"{self._path}: the first line must have the names of all columns, each without a line break"
             )
         for candidate in _SEPARATORS if separator is None else (separator,):
             fields = next(csv.reader([line], delimiter=candidate))

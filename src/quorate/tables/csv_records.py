@@ -1,4 +1,4 @@
-"""The records of a CSV file, as blocks of bytes that a fast parser reads, whatever stands in a record.
+"""The records of a CSV file, as blocks of bytes that a fast parser accepts for any content of a record.
 
 The division of a file into records is taken as given, by this grammar:
 
@@ -32,7 +32,7 @@ class Irregularities:
     short: int = 0  # too few values
     long: int = 0  # too many
     headers: int = 0  # the first line, repeated
-    undecoded: int = 0  # values whose bytes are no text of the encoding
+    undecoded: int = 0  # Values that the encoding cannot decode.
     first_line: int | None = None  # of a record with too few or too many values
     first_width: int = 0  # how many it has
 
@@ -147,7 +147,7 @@ class RecordBlocks:
         return b"".join(line + b"\n" for line in lines), index
 
     def _of_width(self, count: int, line: bytes, stop: int, data: bytes) -> bytes:
-        """Return a line of so many values as one of the right number."""
+        """Return a line, padded or cut to the right number of values."""
         if count == self._width:
             return line
         if self._irregularities.first_line is None:

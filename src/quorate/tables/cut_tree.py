@@ -30,7 +30,7 @@ Keys = NDArray[np.uint64]
 
 
 def keys_of_numbers(values: Floats) -> Keys:
-    """Return whole numbers in the order of the values, without those that are no number."""
+    """Return whole numbers in the order of the values, without non-numbers."""
     bits = (values[~np.isnan(values)] + 0.0).view(np.int64)  # -0.0 becomes 0.0
     return (bits ^ ((bits >> 63) & np.int64(2**63 - 1))).view(np.uint64) ^ _TOP
 
@@ -80,7 +80,7 @@ _LEAST_STAGES = 2  # also of a column that has no cell to divide: its counts wou
 _CLEAR = 2.0  # deviations of the noise that a cell must hold to be divided
 _CLEAR_END = 2.5  # deviations of the noise, by which the numbers beyond an end stand out
 _OWN_CELL_SHARE = 0.08  # of the numbers: a cell with more keeps both of its ends as cuts
-_NARROW = 1 / 32  # of its numbers, the width of a cell whose units seem to share one of them
+_NARROW = 1 / 32  # The relative width of a cell whose units seem to share one number.
 _QUANTILES = (0.02, *(tenth / 10 for tenth in range(1, 10)), 0.98)  # at which numbers are cut
 _BELOW = 1 / 4  # of the width of a narrow cell, by which its lower end is moved to a number of fewer decimals
 _TOLERANCE = 0.01  # of rank, by which a cut is moved to a number of fewer decimals
@@ -191,7 +191,7 @@ class CutTree:
             ends = np.linspace(cell.low, cell.high, parts + 1)[1:-1].tolist()
         else:
             ends = divide_range(cell.low, cell.high, parts)
-        if self._is_whole:  # parts without a whole number would be counted for nothing
+        if self._is_whole:  # A part without a whole number is empty.
             ends = [float(np.ceil(end)) for end in ends]
             last = _last_below(cell.high, is_whole=True)
             ends = [end for end in ends if np.ceil(cell.low) < end <= last]
@@ -226,7 +226,7 @@ class CutTree:
 
     @staticmethod
     def _drop_cuts(cuts: list[float], line: "_Line", number: int) -> None:
-        """Remove cuts until so many are left, each time the one whose two cells hold fewest units together."""
+        """Remove cuts down to this number, each time the cut between the two cells with the fewest units."""
         while len(cuts) > number:
             below = [line.units_below(cut) for cut in cuts]
             pairs = [upper - lower for lower, upper in zip(below, below[2:], strict=False)]

@@ -211,7 +211,7 @@ def canonical_moment(text: str) -> str | None:
 
 
 def declared_moment(value: object, unit: DateUnit) -> object:
-    """Return a date of a declaration as a number of units; what is no text, as it is."""
+    """Parse a declared date to a number of units; return non-strings unchanged."""
     if isinstance(value, str):
         if _iso_moment(value.strip()) is None:
             raise InvalidInput(f"a date is written as 2024-05-31 or 2024-05-31T08:30, not {value!r}")
@@ -228,7 +228,7 @@ def moment_of(value: float, unit: DateUnit) -> datetime | None:
 
 
 def date_of(value: float, unit: DateUnit) -> str | float:
-    """Return a number of units as the date that it names, or as it is where no date of ours says it exactly."""
+    """Format a number of units as a date; return it unchanged if no supported date is exact."""
     moment = moment_of(value, unit)
     if moment is None:
         return value

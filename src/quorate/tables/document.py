@@ -63,7 +63,7 @@ def parse_document(content: bytes, path: str | Path) -> dict[str, Any]:
 
 
 def refuse_unchecked(document: Mapping[str, Any]) -> None:
-    """Refuse a schema that was read from private records and that nobody has checked since."""
+    """Refuse a schema that was read from private records and is not yet checked by its owner."""
     if document.get(UNCHECKED, False) is not False:
         raise InvalidInput(
             "this schema was written by quorate look from private records, and what it lists may tell of them; check "

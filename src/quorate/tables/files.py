@@ -11,8 +11,8 @@
     postgresql://reader@host/clinic?query=SELECT * FROM visits
 
 Each row of a query's result must be made from one record: a query that aggregates, ranks or joins records makes rows
-that depend on several. Errors repeat neither a value nor what a library says, because that may name one. Each row of a
-stream has a place, the number of its file and of the row in it: the same place whoever reads it, in any company.
+that depend on several. Errors repeat neither a value nor the text of a library's error, which may contain one. Each row
+of a stream has a place, the number of its file and of the row in it, which is the same for every reader.
 """
 
 import importlib
@@ -64,11 +64,11 @@ def read_table(
     path
         The file, or an address such as `duckdb:clinic.db?query=SELECT * FROM visits`.
     role
-        Whose rows these are: "private", "public" or "query". No private record is refused, whatever it holds.
+        The role of the rows: "private", "public" or "query". Private records are never refused.
     encoding, separator
-        Those of a CSV file. By default its first line shows them.
+        The encoding and the separator of a CSV file. By default its first line shows them.
     skip_last
-        How many records at the end of a CSV or Excel file are none, such as a line of totals.
+        The number of records to skip at the end of a CSV or Excel file, such as a line of totals.
     irregularities
         Counts the irregular records of a CSV file, for the owner.
 

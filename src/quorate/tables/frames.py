@@ -1,10 +1,10 @@
-"""The rows that an estimator sees: a matrix of floats, or a data frame of floats and texts.
+"""The input of estimators: a matrix of floats, or a data frame of floats and texts.
 
 A model that was fitted on a data frame has a `FrameFormat`: the library, the names of the columns and whether each is
 a number, a date or a text. Records of a fit and queries become frames of that format, value by value, whatever frame
-they come in. The kinds are those of a schema, of public rows or of a model that was published. Only a fit that is given
-none of these takes them from the private columns' types, which are then public, and the claim says so. Nothing finer is
-taken from private records: no categories, no whole numbers against floats.
+they come in. The kinds come from a schema, from public rows or from a published model. Only a fit without these takes
+them from the types of the private columns, which are then public, and the claim says so. Nothing finer is taken from
+private records: neither categories nor the difference between whole numbers and floats.
 """
 
 import importlib

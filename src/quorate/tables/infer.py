@@ -227,7 +227,7 @@ def _spans(values: NDArray[np.float64], cuts: NDArray[np.float64], *, is_whole: 
 
 
 def _binned(values: NDArray[np.float64], bins: int) -> NDArray[np.float64]:
-    """Return cuts between distinct values that leave about as many values in each of so many cells."""
+    """Return cuts between distinct values that split the values about evenly into this number of cells."""
     distinct, counts = np.unique(values, return_counts=True)
     cuts, bins = cut_points(distinct), check_count("bins", bins)
     if cuts.size < bins:

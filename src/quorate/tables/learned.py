@@ -1,8 +1,7 @@
 """Learn the kinds, categories, ranges and cuts of private columns from noisy counts.
 
-Claim (replace-one units): what is learned is covered by the budget of the `NoisyVectors` that pay for it, its slack
-included. Names of columns and the number of units are public; the container type of a column decides nothing. Proof:
-PROOF.md.
+Claim (replace-one units): the learned schema is covered by the budget of its `NoisyVectors`, including their slack.
+Names of columns and the number of units are public; the container type of a column decides nothing. Proof: PROOF.md.
 
 kinds of values -> lists of texts that pass a threshold -> cells of numbers and dates, refined stage by stage
 """
@@ -119,7 +118,7 @@ class LearnedColumns:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the owner should know, from released values alone."""
+        """Notes for the owner, from released values alone."""
         notes = []
         if self.hidden:
             notes.append(f"the noise hid these columns: {shown_names(self.hidden)}; declare them")
@@ -210,7 +209,7 @@ class _Plan:
         return self._threshold(columns) <= _FREQUENT * 1.001 and self._number_noise(columns) <= _NUMBER_NOISE
 
     def check(self, columns: int) -> None:
-        """Refuse a schema of which nearly everything would be hidden."""
+        """Refuse a schema whose noise would hide nearly everything."""
         threshold = self._threshold(columns)
         if threshold > _LARGEST_THRESHOLD:
             share = f"would need {threshold:.0%} of the units to be found" if threshold < 1 else "would never be found"

@@ -1,7 +1,7 @@
-"""What an owner sees of a table before anything is fitted: what each column would be read as, and what cannot be read.
+"""A preview of a table for its owner before a fit: the inferred kind of each column, and unreadable values.
 
-Nothing here is private. The values of private records decide what is shown, and which kinds and categories the schema
-lists. So a schema that is written here is refused until its owner has checked it and removed one line.
+The preview has no privacy guarantee. The values of private records decide its content, and the kinds and categories of
+its schema. So a schema that is written here is refused until its owner has checked it and removed one line.
 """
 
 import json
@@ -77,7 +77,7 @@ class ColumnLook:
 
 @dataclass(frozen=True)
 class TableLook:
-    """What is seen of a table: its columns, the rules by which they are read, and its problems."""
+    """The preview of a table: its columns, the rules by which they are read, and its problems."""
 
     rows: int
     columns: tuple[ColumnLook, ...]
@@ -147,7 +147,7 @@ def look_at(
     irregularities: Irregularities | None = None,
     file: Mapping[str, Any] | None = None,
 ) -> TableLook:
-    """Return what a table would be read as. The result is for the owner alone."""
+    """Return a preview of a table and its inferred kinds. The result is for the owner alone."""
     table = as_table(table)
     raw = {name: raw_column(table.column(name)) for name in table.column_names}
     texts = {name: read_texts(values, ()) for name, values in raw.items()}

@@ -1,7 +1,7 @@
 """All problems of a private table at once, for its owner alone.
 
-None of them is a reason to refuse the table: a value that cannot be read is missing. Counts are not private, so they
-are shown to whoever runs a command on the records, and nowhere else.
+No problem causes a refusal of the table: an unreadable value counts as missing. The counts have no privacy guarantee,
+so only commands on the records show them, to the owner.
 """
 
 from collections.abc import Iterable

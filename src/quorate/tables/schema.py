@@ -125,7 +125,7 @@ class Schema:
         return cls(kinds, _label(label, classes), groups, leave_out, reading=reading)
 
     def kinds_of(self, names: Sequence[Any]) -> list[ColumnKind]:
-        """Return what the columns of these names hold: numbers, dates or texts."""
+        """Return the kinds of the named columns: numbers, dates or texts."""
         if unknown := [name for name in names if str(name) not in self.columns]:
             raise InvalidInput(f"the schema does not declare the columns {shown_names(unknown)}")
         kinds = [self.columns[str(name)] for name in names]
@@ -150,9 +150,10 @@ class Schema:
     ) -> "Schema":
         """Return a schema learned from *private* rows with noise, (epsilon, delta)-differentially private.
 
-        Nothing but the table is needed: kinds of columns, categories of texts, ranges and cuts of numbers and dates and
-        the share of missing values are found by noisy counts. A category is found if about five deviations of the noise
-        hold it; all other texts are one. `learned` has the claim and the noisy marginals, and is saved with the schema.
+        Only the table is needed. Noisy counts find the kinds of columns, the categories of texts, the ranges and cuts
+        of numbers and dates, and the share of missing values. A category is found if it has about five noise deviations
+        of units; all other texts form one. `learned` has the claim and the noisy marginals, and is saved with the
+        schema.
 
         Parameters
         ----------
@@ -220,11 +221,11 @@ class Schema:
         texts: Sequence[str] = (),
         reading: Reading = DEFAULT_READING,
     ) -> "Schema":
-        """Return a schema for tables of numbers that uses every column as it is, without centring or scaling.
+        """Return a schema for tables of numbers without centring or scaling.
 
         Only the names of the table's columns are used, so it may be the private table. `texts` names columns of
-        sentences (`Text`). All others are numbers by your word: a private value that is none counts as missing, and
-        `count_missing` says how many there are.
+        sentences (`Text`). All other columns are declared as numbers: a private non-number counts as missing, and
+        `count_missing` counts them.
         """
         names = as_table(table).column_names
         without = _unused(names, label=label, groups=groups, leave_out=leave_out)
@@ -389,7 +390,7 @@ class Schema:
         return int(gaps + unreadable_values(kind, values, self.reading).sum())
 
     def refusing_unknown(self) -> "Schema":
-        """Return the same schema, but one that refuses queries with an undeclared category."""
+        """Return a copy of the schema that refuses queries with an undeclared category."""
         changed = {
             name: replace(kind, unknown="refuse") for name, kind in self.columns.items() if isinstance(kind, Category)
         }
@@ -468,7 +469,7 @@ class Schema:
 
 
 def _label(column: str | None, classes: Sequence[Any] | None) -> Label | None:
-    """Return a label whose classes are declared."""
+    """Return a label with declared classes."""
     if column is not None and classes is None:
         raise InvalidInput(
             f"the classes of the label {column!r} must be declared (classes=..., --classes): they are not taken from "

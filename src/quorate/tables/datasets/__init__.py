@@ -1,11 +1,11 @@
-"""Small synthetic tables that ship with the package, for examples and tutorials. Nobody in them is real.
+"""Small synthetic tables for examples and tutorials. They describe no real people.
 
     hospital    visits of people; will a visit end in an admission?
-    bank        customers; who will say yes to an offer?
+    bank        customers; will a customer accept an offer?
     census      households of a region; its tables are to be published
-    triage      patients at a door, one number each; who cannot wait?
+    triage      patients at a door, one number each; is a patient urgent?
 
-Each has private rows, and most have public rows and new ones to ask about. They are the same every time.
+Each has private rows, and most have public rows and new rows for queries. The rows never change.
 `quorate datasets` writes them as CSV files.
 """
 

@@ -1,6 +1,6 @@
-"""The tables of the package, and a generated clinic. Nobody in them exists.
+"""The synthetic tables of the package, and a generated clinic. They describe no real people.
 
-Each table has a fixed seed of its own, so that an example prints the same rows everywhere. Noise never has one.
+Each table has a fixed seed, so that an example prints the same rows everywhere. Noise is never seeded.
 """
 
 from dataclasses import dataclass

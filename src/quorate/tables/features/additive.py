@@ -53,20 +53,19 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
     rare
         A category with fewer public rows than this is merged into the others.
     declared
-        What is known without any rows, by column name (or number, for a matrix): `(low, high)`, a longer list of
-        cuts, a list of categories, or "text" for a column of sentences. With all columns declared, `fit(None)` needs
-        no rows.
+        Public facts by column name (or number, for a matrix): `(low, high)`, a longer list of cuts, a list of
+        categories, or "text" for a column of sentences. With all columns declared, `fit(None)` needs no rows.
 
     crosses
-        Pairs of columns that interact, such as `[("age", "sex")]`: each number of the one times each number of the
-        other, a numeric column in two pieces. Choose them by public knowledge.
+        Pairs of columns that interact, such as `[("age", "sex")]`. Each pair adds the products of the features of both
+        columns, with numeric columns in two pieces. Choose pairs by public knowledge.
     waves
-        The number of random Fourier features of all numbers together; "auto" takes as many as the noise allows. For
-        tables in which several numbers interact and nobody knows which.
+        The number of random Fourier features of all numeric columns together; "auto" takes as many as the noise allows.
+        Use them for tables with unknown interactions of numbers.
 
     shares
-        What is known of the mean of each declared column at no further cost, by name: the shares of its cuts or
-        categories (of a missing value last), and their standard deviation. `from_schema` has them from noisy marginals.
+        The known means of declared columns by name: the shares of the cuts or categories (missing values last) and
+        their standard deviation. They cost nothing more; `from_schema` takes them from noisy marginals.
 
     A linear model of these columns adds up one curve or level for each column of the table, as explainable boosting
     machines do. Unseen texts share one column, and so do numbers beyond the public ones on either side: a group that
@@ -336,7 +335,7 @@ def _told_apart(names: list[str]) -> list[str]:
 
 
 def cuts_for(numbers: int, units: int) -> int:
-    """Return into how many parts so many columns of numbers are cut: the work on one unit is the square of all."""
+    """Return the number of parts of each numeric column; the work on a unit is quadratic in the total."""
     each = min(_MOST_COLUMNS, math.sqrt(_WORK / max(units, 1))) / max(numbers, 1)
     return min(_CUTS, int(each) - 3) if each >= 7 else min(3, max(1, int(each)))  # 3 more, from 4 cuts on
 
@@ -354,7 +353,7 @@ def _is_numeric(X: OpenTable | Floats, name: Any) -> bool:
 
 
 def _is_cut(X: OpenTable | Floats, name: Any) -> bool:
-    """Return whether `cuts` cut a column of public rows: numbers of which more than two differ."""
+    """Return whether `cuts` apply to a public column: numbers with more than two distinct values."""
     return _is_numeric(X, name) and len(np.unique(column_numbers(column_of(X, name)))) > 2
 
 

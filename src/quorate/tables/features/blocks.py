@@ -1,7 +1,7 @@
 """One column of a table as a block of numbers in [0, 1]: ramps between cuts for numbers, 0/1 columns for categories.
 
-What a block does to a row depends on its cuts or categories and on that row alone. These come from public rows, from
-declarations, or from a schema, whose noisy marginals tell the mean shares of blocks too.
+The features of a row depend on the block's cuts or categories and on that row alone. Cuts and categories come from
+public rows, from declarations, or from a schema, whose noisy marginals also give the mean shares of blocks.
 """
 
 import math
@@ -167,7 +167,7 @@ Block = Ramps | Categories
 
 
 def column_numbers(values: Column) -> Floats:
-    """Return the values of a column as floats; NaN for what is no number."""
+    """Return the values of a column as floats, with NaN for non-numbers."""
     plain = isinstance(values, np.ndarray) and values.dtype.kind == "f"
     return values.astype(np.float64, copy=False) if plain else read_numbers(raw_values(values))
 

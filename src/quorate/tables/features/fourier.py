@@ -1,7 +1,7 @@
 """Random Fourier features of all columns of numbers together: cosines along directions from a fixed seed.
 
-They stand for whatever smooth function of several numbers a sum of curves misses. The seed is public and hides nothing.
-What becomes of a row depends on that row alone, to the last bit: models/linear/PROOF.md, step 2.
+They represent smooth interactions of several numbers, which a sum of curves misses. The seed is public and hides
+nothing. The features of a row depend on that row alone, to the last bit: models/linear/PROOF.md, step 2.
 """
 
 import math

@@ -1,6 +1,6 @@
-"""Two columns that matter together: every number of the one times every number of the other, both coarse.
+"""Interactions of two columns: the products of their coarse features.
 
-A product is a function of the row alone, value by value, and it lies in [0, 1] as its factors do.
+A product is a function of the row alone, value by value, and lies in [0, 1] like its factors.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,8 @@
 """Thousands of sparse counts (words of a text, codes of a visit) as a few dozen numbers in [0, 1].
 
-Public rows say which words are kept, how much each counts, and along which directions texts differ most. Without them
-the directions are signs drawn from a fixed seed. What becomes of a row depends on these and on that row alone, to the
-last bit: all sums are of whole numbers that a double holds. Proof: models/linear/PROOF.md, step 2.
+Public rows decide the kept words, their weights, and the directions of largest variation. Without public rows the
+directions are signs drawn from a fixed seed. The features of a row depend on these and on that row alone, to the last
+bit: all sums are of whole numbers that a double represents. Proof: models/linear/PROOF.md, step 2.
 """
 
 import math
