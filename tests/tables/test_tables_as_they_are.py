@@ -216,7 +216,7 @@ def tables(tmp_path):
 def test_dates_notes_ids_and_unknown_wards_from_the_command_line(tables, capsys):
     fit = ("fit", "subsample", tables / "visits.csv", "--label", "outcome", "--public", tables / "survey.csv", *PLAIN)
     assert quorate(*fit, "--leave-out", "note", "--out", tables / "with-id") == 0
-    assert "column 'visit_id' looks like a number" in capsys.readouterr().err
+    assert "column 'visit_id' looks like" in capsys.readouterr().err
     assert quorate(*fit, "--leave-out", "visit_id", "--texts", "note", "--out", tables / "m") == 0
     assert "looks like" not in capsys.readouterr().err
     kinds = json.loads((tables / "m" / "schema.json").read_text())["columns"]
