@@ -1,4 +1,4 @@
-"""What a release protects: a record, or a person with as many records for each, and the claim in words."""
+"""The unit of privacy of a release, a record or a person with up to k records, and its claim in words."""
 
 import hashlib
 import math
@@ -23,7 +23,7 @@ _OPEN = "public records are not protected"
 
 
 def check_records_per_person(records_per_person: Any, groups: Any) -> int:
-    """Return how many records of a person count, or refuse a number where nobody says whose they are."""
+    """Return the number of records that count for each person; more than 1 requires groups."""
     checked = check_count("records_per_person", records_per_person)
     if groups is None and checked > 1:
         raise InvalidInput("records_per_person says how many records of a person count: groups= says whose they are")
@@ -31,10 +31,10 @@ def check_records_per_person(records_per_person: Any, groups: Any) -> int:
 
 
 def first_records(private: Any, groups: Any, records_per_person: int = 1) -> Any:
-    """Return so many records of each person: the first of theirs, over and over again where they have fewer.
+    """Return this many records of each person: the first ones, repeated where a person has fewer.
 
-    Which ones are kept depends on this person's records alone. They are not drawn at random, so that a run that goes on
-    after a restart goes on with the same records.
+    The selection depends on this person's records alone. It is not random, so that a run continues after a restart with
+    the same records.
     """
     units, people = unit_numbers(_rows_of(private), groups)
     order = np.argsort(units, kind="stable")
@@ -47,14 +47,14 @@ def first_records(private: Any, groups: Any, records_per_person: int = 1) -> Any
 
 
 class Counted:
-    """Who was counted how often, over several updates: the first `records_per_person` records of each person."""
+    """The count of each person's records over several updates, of which the first `records_per_person` are used."""
 
     def __init__(self, records_per_person: int) -> None:
         self.records_per_person = records_per_person
         self._times: dict[bytes, int] = {}
 
     def choose(self, private: Any, groups: Any) -> tuple[Any, NDArray[np.uint8]]:
-        """Return the records that are counted, and for each the digest of its person's name."""
+        """Return the counted records, and the digest of each record's person."""
         units, people = unit_numbers(_rows_of(private), groups)  # by their texts, as digests are
         first = np.unique(units, return_index=True)[1]
         names = lasting_names(groups)  # 7, 7.0 and " 007 " are one in every update, as everywhere
@@ -62,14 +62,14 @@ class Counted:
         previous = np.array([self._times.get(digest, 0) for digest in digests])
         order = np.argsort(units, kind="stable")
         counts = np.bincount(units, minlength=people)
-        turns = np.empty(len(units), dtype=np.int64)  # how many records of the same person stand before each
+        turns = np.empty(len(units), dtype=np.int64)  # number of earlier records of the same person
         turns[order] = np.arange(len(units)) - np.repeat(np.cumsum(counts) - counts, counts)
         chosen = np.flatnonzero(previous[units] + turns < self.records_per_person)
         digest_rows = np.frombuffer(b"".join(digests), dtype=np.uint8).reshape(-1, _DIGEST)
         return _take_records(private, chosen), digest_rows[units[chosen]]
 
     def remember(self, digests: NDArray[np.uint8] | None) -> None:
-        """Count the people of these digests once for each time they stand here."""
+        """Add one to the count of a person for each occurrence of its digest."""
         if digests is None:
             return
         for row, times in zip(*np.unique(digests, axis=0, return_counts=True), strict=True):
@@ -77,7 +77,7 @@ class Counted:
 
 
 def _rows_of(private: Any) -> int:
-    """Return how many records there are, at least one."""
+    """Return the number of records, at least one."""
     columns = list(private.values()) if isinstance(private, Mapping) else [private]
     try:
         rows = {_num_samples(column) for column in columns}
@@ -95,21 +95,21 @@ def _take_records(private: Any, chosen: NDArray[np.int64]) -> Any:
 
 
 def loss_for_each_record(epsilon: float, delta: float, records: int) -> tuple[float, float]:
-    """Return the epsilon and delta for one record that make (epsilon, delta) for `records` of them, rounded down.
+    """Return the epsilon and delta of one record that give (epsilon, delta) for `records` records, rounded down.
 
-    By group privacy what is (e, d) for one replaced record is (k e, d (1 + exp(e) + ... + exp((k - 1) e))) for k.
+    By group privacy, (e, d) for one replaced record gives (k e, d (1 + exp(e) + ... + exp((k - 1) e))) for k records.
     """
     if records == 1:
         return epsilon, delta
     record_epsilon = epsilon / records * (1 - 1e-9)  # proof: step 2
-    if epsilon > 700:  # the sum below is no float, and the delta of a record none
+    if epsilon > 700:  # the sum below overflows, and leaves a record no delta
         raise Infeasible("epsilon is too large for several records of a person; lower it, or let one of each count")
     return record_epsilon, delta / math.fsum(math.exp(turn * record_epsilon) for turn in range(records)) * (1 - 1e-9)
 
 
 @dataclass(frozen=True)
 class Update:
-    """Which update of a growing release this is: its name, its number from 1 on, and how many were declared."""
+    """An update of a growing release: its name, its number from 1, and the declared number of updates."""
 
     name: str
     number: int
@@ -126,7 +126,7 @@ def release_claim(
     updates: int | None = None,
     total: Total | None = None,
 ) -> str:
-    """Return the claim of a release of so many records, or, with `updates`, of all updates of one that grows."""
+    """Return the claim of a release of this many records, or of all `updates` of a growing release."""
     if updates is None:
         replaced = f"one of {records} private records" if unit == RECORD else f"all records of one of {records} people"
         released, counting, conditions = "the whole release is", "each person count", list[str]()

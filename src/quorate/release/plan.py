@@ -1,4 +1,4 @@
-"""Plans for releases: what is achievable, from public numbers and records, before any private record is read.
+"""Plan a release: forecast its error from public numbers and records, before any private record is read.
 
 The largest error has two parts. The engine's part shrinks with the number of private records and with epsilon; the
 cover's own part shrinks with the number of public points alone. The order of both is known (Bassily, Cheu, Moran,
@@ -31,7 +31,7 @@ _TRIES = 24  # numbers of records looked at
 
 @dataclass(frozen=True)
 class EngineForecast:
-    """The largest error that an engine is expected to make on the queries it is given."""
+    """The expected largest error of an engine on these queries."""
 
     engine: str
     error: float
@@ -50,8 +50,8 @@ def plan_release(
 ) -> Plan:
     """Plan a release of this class or workload. No private record is read.
 
-    `public` is the number of public records, or the public records themselves. For a number, evenly spread points stand
-    in for them; a workload then needs declared `columns`.
+    `public` is the number of public records, or the public records themselves. A number is planned with evenly spread
+    points; a workload then needs declared `columns`.
 
     `error` of the plan is the best engine's expected largest error and `cover` the cover's own error at confidence
     1 - beta; the plan is feasible if both together stay within alpha. `engines` has all engines from best to worst,
@@ -123,7 +123,7 @@ def _make_plan(figures: dict[str, Any], sentences: list[str]) -> Plan:
 
 
 def _list_changes(figures: Mapping[str, Any]) -> tuple[Change, ...]:
-    """Return about how many records bring the one part of the error that is too large within half of alpha.
+    """Return the approximate number of records that brings the one excessive part of the error within half of alpha.
 
     If both parts are too large, no change of one number is enough.
     """
@@ -164,7 +164,7 @@ def _make_domain(subject: Any, public: Any, columns: Any) -> tuple[Domain, int]:
 
 
 def stand_in_points(concept: Concept, size: int) -> Points:
-    """Return so many evenly spread points of a class, for planning: they depend on nothing but their number."""
+    """Return this many evenly spread points of a class for planning; they depend on their number alone."""
     root = _root(concept.features)
     steps = np.arange(1, size + 1)[:, np.newaxis] / root ** np.arange(1, concept.features + 1)
     spread = (0.5 + steps) % 1.0  # an additive recurrence: no clusters and no gaps in any of a few dimensions
@@ -184,7 +184,7 @@ def _root(dimensions: int) -> float:
 
 
 def _private_needed(forecast: Callable[..., list[EngineForecast]], *, target: float) -> int | None:
-    """Return about the smallest number of private records at which some engine is expected to keep within the target.
+    """Return about the smallest number of private records at which an engine's expected error meets the target.
 
     Errors fall like a power of the number between -1 and -1/2, so that scaling it by error / target comes close fast.
     """
@@ -203,7 +203,7 @@ def _private_needed(forecast: Callable[..., list[EngineForecast]], *, target: fl
 
 
 def _public_needed(subject: Any, *, target: float, beta: float) -> int | None:
-    """Return how many public points bring the cover's own share within the target; None for what has no cover."""
+    """Return the number of public points that brings the cover's share within the target; None without a cover."""
     finite = isinstance(subject, Conjunctions) or (isinstance(subject, Stumps) and subject.binary)
     if not isinstance(subject, Concept) or finite:  # every query is its own
         return None
@@ -233,7 +233,7 @@ def _cite_orders(subject: Any, *, epsilon: float, delta: float, alpha: float, be
 
 
 def _write_sentences(subject: Any, figures: Mapping[str, Any]) -> list[str]:
-    """Say what would have to change, and when public data are all or nothing."""
+    """Write the changes that make a plan feasible, and the cases where public data decide everything."""
     sentences, half = [], figures["alpha"] / 2
     if figures["error"] > half and figures["private_needed"] is not None:
         sentences.append(f"About {figures['private_needed']} private records bring the engine's part within {half:g}.")

@@ -1,4 +1,4 @@
-"""The answerer of an online release: a model proposes, a threshold run decides, and what does not stand is measured."""
+"""The answerer of an online release: a model proposes, a threshold run tests, and rejected answers are measured."""
 
 import hashlib
 from typing import Any
@@ -21,9 +21,9 @@ from quorate.release.engines.weights import LearnedWeights, mask_query
 from quorate.release.queries import Rows
 from quorate.release.queries.base import NOTHING
 
-Query = tuple[int, int]  # an engine's query, and the one within it that does not belong, or NOTHING
+Query = tuple[int, int]  # a query of the engine, and the query excluded from it, or NOTHING
 
-EXACT, PROPOSED, MEASURED = 0, 1, 2  # how an answer came about
+EXACT, PROPOSED, MEASURED = 0, 1, 2  # the origin of an answer
 _ONE = 2**52  # shares are kept in these parts
 
 
@@ -33,17 +33,17 @@ def rows_of_numbers(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _label(share: float, how: int) -> int:
-    """Return an answer as a session keeps it: one whole number."""
+    """Encode an answer as one whole number, for a session."""
     return (round(share * _ONE) << 2) + how
 
 
 def read_labels(labels: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return the shares that labels say, and how they came about."""
+    """Decode labels to shares and the origins of the answers."""
     return (labels >> 2) / _ONE, labels & 3
 
 
 class Proposals:
-    """The `Answerer` of an online release. Where there is a ledger, it has what was measured before `draw` returns."""
+    """The `Answerer` of an online release. A ledger records every measurement before `draw` returns."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Proposals:
         self._ledger: Ledger | None = None
 
     def open(self, budget: Budget | None, ledger: Ledger | None) -> None:
-        """Open the run, or go on with the one that the ledger has, and with what was measured in it."""
+        """Open the run, or continue the ledger's run with its measurements."""
         assert budget is not None
         self._budget, self._ledger = budget, ledger
         (self.run,) = open_runs([self.mechanism], budget, ledger)
@@ -77,7 +77,7 @@ class Proposals:
     stops_at_last_no_quorum = False  # a crossing is measured, which costs too
 
     def affordable(self, most: int) -> int:
-        """Return all of them: each is refused by itself, and what was measured before costs nothing."""
+        """Return all queries: each is refused separately, and earlier measurements are free."""
         return most
 
     def draw(self, X: Any) -> Answers:
@@ -95,7 +95,7 @@ class Proposals:
         return Answers(labels=np.array(labels, dtype=np.int64), spent=spent)
 
     def move(self, ledger: Ledger) -> None:
-        """End the run here, and leave its secret noise and what was measured in the ledger."""
+        """End the run here, and leave its secret noise and measurements in the ledger."""
         ledger.keep_run(self.run.end())
         for index, values in enumerate(self.measured):
             ledger.keep({(OWN_CALLER, key): value for key, value in zip(_keys(index), values, strict=True)}, {}, [])
@@ -104,17 +104,17 @@ class Proposals:
         """Do nothing: all of it is in this process."""
 
     def proposed(self, query: Query) -> float:
-        """Return what the model says: it has seen public records and released counts alone."""
+        """Return the model's answer, which depends on public records and released counts alone."""
         return 0.0 if query[0] == NOTHING else self.model.answer(*query)
 
     def count(self, counts: Any, query: Query) -> int:
-        """Return how many private records a query holds: a whole number, which one record moves by at most 1."""
+        """Return the number of private records in a query, which one record changes by at most 1."""
         if isinstance(counts, Rows):
             return int(mask_query(self.domain.queries, *query, counts).sum())
         return int(counts[mask_query(self.domain.queries, *query, None)].sum())
 
     def learn(self, query: Query, noisy: int) -> float:
-        """Take in a released count, and return the share that it says."""
+        """Learn a released count, and return its share."""
         share = min(max(noisy / self.records, 0.0), 1.0)
         self.known[query] = share
         self.measured.append((*query, noisy))
@@ -123,7 +123,7 @@ class Proposals:
         return share
 
     def row_cost(self) -> Cost:
-        """Return what a paid answer costs: a crossing and a measurement."""
+        """Return the cost of a paid answer: a crossing and a measurement."""
         order = self._budget.order
         return charged_together(self.mechanism.no_quorum_cost(order), self.measurement.release_cost(order))
 
@@ -151,18 +151,18 @@ class Proposals:
         return _label(self.learn(query, noisy), MEASURED)
 
     def _stands(self, counts: Any, query: Query, proposal: float) -> bool:
-        """Return what the run releases: whether the proposal stands."""
+        """Return whether the proposal stands, as the run releases it."""
         distance = abs(self.count(counts, query) - round(proposal * self.records))  # proof: step 6
         ballots = distance_ballots(np.array([min(distance, self.records)]), records=self.records)
         return bool(self.run.answers(ballots).labels[0] != NO_QUORUM)
 
-    # --- What was measured, in a ledger ------------------------------------------------------------------------------
+    # --- Measurements in a ledger ----------------------------------------------------------------------------------
 
     def _keep(self, query: Query, noisy: int) -> None:
-        """Put what was measured on the disk before it leaves, where there is a ledger.
+        """Write a measurement to the ledger, if there is one, before its answer leaves.
 
-        Another process may have kept a measurement at the same place, and the ledger keeps the first: that one is
-        learned, and the next place is tried.
+        Another process may have written a measurement under the same key. The ledger keeps the first one: it is
+        learned, and the next key is tried.
         """
         while self._ledger is not None:
             self.catch_up()
@@ -174,15 +174,15 @@ class Proposals:
                 return
 
     def catch_up(self) -> None:
-        """Learn what the ledger holds and this process does not know: from before a restart, or from another one."""
+        """Learn the ledger's measurements from before a restart or from another process."""
         while (values := self._at(len(self.measured))) is not None:
             self.learn(values[:2], values[2])
 
     def _at(self, index: int) -> tuple[int, int, int] | None:
-        """Return what the ledger keeps at a place: a query, what is left out of it, and its noisy count."""
+        """Return the ledger's measurement at an index: a query, the query excluded from it, and the noisy count."""
         assert self._ledger is not None
         keys = _keys(index)
-        values = self._ledger.recall(OWN_CALLER, keys)  # not `admit`, which would end what is set aside for who asks
+        values = self._ledger.recall(OWN_CALLER, keys)  # not `admit`, which would release the caller's reservation
         if len(values) < len(keys):
             return None
         number, without, noisy = (values[OWN_CALLER, key] for key in keys)
@@ -190,6 +190,6 @@ class Proposals:
 
 
 def _keys(index: int) -> list[bytes]:
-    """Return the keys of a measurement in a ledger: of its query, of what is left out of that, and of its count."""
+    """Return the ledger keys of a measurement: of its query, of the excluded query, and of its count."""
     kinds = ("query", "without", "count")
     return [hashlib.blake2b(f"{kind} {index}".encode(), digest_size=16).digest() for kind in kinds]

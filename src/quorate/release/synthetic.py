@@ -1,6 +1,6 @@
-"""From weights to rows: synthetic data that answer the queries as the weights do, up to rounding.
+"""Synthetic data: rows that answer the queries as released weights do, up to rounding.
 
-All of it is post-processing of released values: no budget is asked and no noise is drawn.
+All of it is post-processing of released values, without budget or noise.
 """
 
 import math
@@ -31,7 +31,7 @@ _LISTED = 2_000_000  # answers up to which moves are tried: each step looks at a
 
 
 def round_weights(queries: Queries, weights: Floats, rows: int, *, support: Rows | None = None) -> NDArray[np.int64]:
-    """Return how many of so many rows each cell (or each row of the support) gets.
+    """Distribute this many rows over the cells (or the rows of the support) by their weights.
 
     Systematic rounding along an order in which neighbours are alike: any stretch of it is off by less than one row, so
     that a threshold is off by half a row and an interval by one. Other queries are made of many stretches; for them a
@@ -51,7 +51,7 @@ def round_weights(queries: Queries, weights: Floats, rows: int, *, support: Rows
 
 
 def _order(queries: Queries, support: Rows | None) -> NDArray[np.int64]:
-    """Return cells, or rows of the support, in an order in which neighbours are alike."""
+    """Return cells, or rows of the support, in an order with similar neighbours."""
     if support is not None:
         return np.lexsort(support.codes.T[::-1])
     cells = queries.cells or 0
@@ -98,14 +98,14 @@ def _answers(queries: Queries, weights: Floats, support: Rows | None) -> Floats:
 
 
 def fit_release(domain: Domain, released: Released, records: int) -> tuple[Floats, Rows | None]:
-    """Return weights that answer as the release does, as near as can be to the public histogram, and their rows."""
+    """Return weights that answer like the release, as near as possible to the public histogram, and their rows."""
     if released.answers is None:
         raise InvalidInput("this release has neither answers nor weights")
     queries, public = domain.queries, domain.public()
     start, support = public if isinstance(public, np.ndarray) else None, None
     if isinstance(queries, Marginals) and (queries.cells or math.inf) > _MOST_CELLS:
         support = product_support(queries, released.answers, min(_PRODUCT_ROWS, 4 * records))
-        if isinstance(public, Rows):  # public rows first, and some for what they lack
+        if isinstance(public, Rows):  # public rows first, then rows for missing cells
             support = Rows(np.concatenate([public.codes, support.codes]), public.sizes)
         support = support.merged() if queries.possible is None else queries.possible.filter_rows(support.merged())
         start = support.weights
@@ -143,7 +143,7 @@ def fit_weights(
 
 
 def _fit_multipliers(queries: Queries, answers: Floats, deviations: Floats, prior: Floats) -> Floats:
-    """Return what `fit_entropy` looks for, by one multiplier a query: fewer unknowns where the cells are more.
+    """Solve the problem of `fit_entropy` with one multiplier a query, which are fewer unknowns than cells.
 
     The weights are prior * exp(-spread(multipliers)) over their sum. The multipliers, in units of the noise, minimise
     the convex function log of that sum + multipliers @ answers + sum (deviations * multipliers)**2 / 2.
@@ -162,7 +162,7 @@ def _fit_multipliers(queries: Queries, answers: Floats, deviations: Floats, prio
 
 
 def draw_records(queries: Queries, released: Released, rows: int) -> Rows:
-    """Return records drawn from the model of a release, with pairs of columns as they were answered."""
+    """Draw records from the model of a release, with its answered pairs of columns."""
     model, answers, details = released.model, released.answers, released.details
     assert model is not None
     assert isinstance(queries, Marginals)
@@ -174,7 +174,7 @@ def draw_records(queries: Queries, released: Released, rows: int) -> Rows:
 
 
 def _with_target(queries: Marginals, released: Released, codes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return records whose target is drawn from their other columns, where that was measured and can occur."""
+    """Return records whose target is drawn from their other columns, where measured and possible."""
     assert released.model is not None
     if released.unbiased is None or released.deviations is None:
         return codes
@@ -189,9 +189,9 @@ def _with_target(queries: Marginals, released: Released, codes: NDArray[np.int64
 
 
 def _noise_beside(queries: Marginals, deviations: Floats, target: int) -> Floats | None:
-    """Return the deviation of the pairs of each code with the target; None where no marginal has it and another column.
+    """Return the deviation of the pairs of each code with the target; None without a marginal of both.
 
-    Columns that were not asked with it have the pairs of the model: their deviation is taken to be the usual one.
+    Columns without a measured pair have the pairs of the model, with the usual deviation.
     """
     by_column = {}
     largest = np.maximum.reduceat(deviations, queries.offsets[:-1])
@@ -209,7 +209,7 @@ def _noise_beside(queries: Marginals, deviations: Floats, target: int) -> Floats
 def draw_target(
     codes: NDArray[np.int64], sizes: tuple[int, ...], target: int, pairs: Floats, deviations: Floats
 ) -> NDArray[np.int64]:
-    """Return records whose target is drawn anew: from the other columns, so that its pairs with each are as measured.
+    """Redraw the target of records from their other columns, so that its pairs with each match the measurements.
 
     Of all laws of the target given the others this is the one of maximum entropy: a logistic one, with a term for each
     code of each column. `pairs` are unbiased, with noise of these deviations, one a code: a fitted table would have
@@ -250,9 +250,9 @@ def encode_one_hot(codes: Any, sizes: Sequence[int] | NDArray[np.int64]) -> spar
 
 
 def product_support(queries: Marginals, answers: Floats, rows: int) -> Rows:
-    """Return rows whose columns are independent and distributed as released: where no public rows can be weighted.
+    """Return rows of independent columns with the released distributions, for a release without public rows.
 
-    Each column has its share of the rows in an order of its own, which depends on nothing but their number.
+    Each column distributes its shares over the rows in a separate order, which depends on their number alone.
     """
     columns = []
     for column, size in enumerate(queries.sizes):

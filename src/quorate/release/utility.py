@@ -52,7 +52,7 @@ class Utility:
     synthetic_auc: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the figures that are known."""
+        """Return the available figures."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
     def summary(self) -> str:
@@ -117,7 +117,7 @@ def simulate_utility(
 
 
 def release_again(release: QueryRelease, records: Any, *, epsilon: float | None = None) -> QueryRelease:
-    """Return a release of other records, with the settings of this one. No account is charged for it."""
+    """Release other records with the settings of this release. No account is charged."""
     if release.update_ is not None:
         raise InvalidInput("an update of a growing release is not simulated: its noise is that of all updates")
     began, domain = time.perf_counter(), release.domain_
@@ -150,7 +150,7 @@ def _target_index(domain: Domain, target: str) -> int:
 
 
 def _shares(domain: Domain, records: Any) -> Floats:
-    """Return the true shares of simulated records, which are nobody's."""
+    """Return the true shares of simulated records, which are not private."""
     sealed, count = domain.seal(records)
     return sealed.put_to(lambda counted: np.asarray(domain.queries.answers(counted), dtype=np.float64)) / count
 
@@ -166,8 +166,8 @@ def _errors(domain: Domain, truth: Floats, answers: Floats) -> tuple[float, floa
 class SyntheticClassifier:
     """A logistic regression of one column of marginals that learns from synthetic records alone.
 
-    It knows every cell of that column, also one that the records have not. Rows are cells of the other columns, as
-    `encode` returns them.
+    Its classes are all cells of that column, also those missing from the records. Rows are cells of the other columns,
+    as `encode` returns them.
     """
 
     def __init__(self, domain: Domain, target: int, records: Any) -> None:
@@ -189,7 +189,7 @@ class SyntheticClassifier:
         return np.delete(codes, self._target, axis=1).astype(np.float64), self._names[codes[:, self._target]]
 
     def predict_proba(self, rows: Any) -> Floats:
-        """Return the probability of each class: 0 for one that the records have not."""
+        """Return the probability of each class, 0 for a class missing from the records."""
         classes = np.array([self._alone]) if self._alone is not None else self._model.classes_
         shares = np.zeros((len(rows), len(self.classes_)))
         probabilities = (
@@ -207,7 +207,7 @@ class SyntheticClassifier:
 
 
 def learn_from(release: QueryRelease, target: str) -> SyntheticClassifier:
-    """Return a classifier of a column that learns from synthetic records, for a private test of their utility."""
+    """Fit a classifier of a column on synthetic records, for a private test of their utility."""
     rows = min(release.records_, _MOST_LEARNED)
     return SyntheticClassifier(release.domain_, _target_index(release.domain_, target), release.synthetic(rows))
 

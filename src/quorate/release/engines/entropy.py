@@ -1,4 +1,4 @@
-"""Weights of maximum entropy: as near to a public distribution as noisy answers allow. Post-processing alone."""
+"""Weights of maximum entropy: the nearest to a public distribution that noisy answers allow. Post-processing alone."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -18,7 +18,7 @@ def _threads() -> ThreadpoolController:
 
 
 def descend(objective: Callable[[Floats], tuple[float, Floats]], start: Floats, *, steps: int) -> Floats:
-    """Return where L-BFGS comes from `start` in so many steps; the objective returns a value and its gradient.
+    """Minimise an objective by L-BFGS from `start` in at most this many steps; it returns a value and its gradient.
 
     Its vectors are short: threads of the linear algebra would wait for each other longer than they work.
     """

@@ -1,4 +1,4 @@
-"""Private multiplicative weights: choose the worst-answered query, measure it, correct the weights, and again.
+"""Private multiplicative weights: choose the worst-answered query, measure it, correct the weights, and repeat.
 
 Selection is an exponential mechanism on whole-number scores, the distance between a query's count and what the weights
 say, which one replaced record moves by at most 1; the measurement has discrete Gaussian noise. Corrections are
@@ -25,9 +25,9 @@ from quorate.release.queries.marginals import clear_weights
 
 _CACHED = 4096  # lists of cells
 _LEAST_TOTAL, _LARGEST_TOTAL = 1e-6, 1e9  # Weights are scaled back to 1 beyond these, before rounding shows.
-_EXTREME, _SETTLED = 1e-14, 1e-9  # shares taken for none or all; a move that ends the replay
+_EXTREME, _SETTLED = 1e-14, 1e-9  # shares that count as 0 or 1; a move that ends the replay
 _MOST_ROUNDS = 512
-_REPLAYED = 400  # corrections applied again after a new one, the whole list as often as that allows
+_REPLAYED = 400  # earlier corrections replayed after a new one
 _FINAL_PASSES = 20
 _FEW_CELLS, _BATCH = 20_000, 4  # with more cells, so many rounds share one pass over all of them
 _PROGRESS, _NOISE = 0.035, 0.35  # of the worst case, as seen on simulated thresholds, boxes and random halfspaces
@@ -35,15 +35,15 @@ _MARGINAL_PROGRESS = 0.15  # as seen on simulated tables: a round corrects one c
 
 
 def unseen_share(counts: Floats) -> float:
-    """Return the share of records of kinds that a public sample lacks: that of those it has once (Good 1953)."""
+    """Estimate the share of records missing from a public sample by the share of its singletons (Good 1953)."""
     amount = max(float(counts.sum()), 1.0)
     return float(np.clip(((counts > 0) & (counts <= 1)).sum() / amount, 1.0 / (amount + 1), 0.5))
 
 
 def start_weights(queries: Queries, public: Public) -> Floats:
-    """Return the distribution over all cells to begin with: uniform, or the public one with the unseen allowed for.
+    """Return the initial distribution over all cells: uniform, or the public one with the unseen share spread out.
 
-    The share of what was not seen is spread over all cells.
+    The estimated unseen share is spread over all cells.
     """
     if queries.cells is None:
         raise Infeasible("these cells are too many to list; choose an engine that works on rows")
@@ -70,7 +70,7 @@ class LearnedWeights:
 
     def __init__(self, queries: Queries, start: Floats, support: Rows | None = None) -> None:
         self.queries, self.support = queries, support
-        self.corrections: dict[tuple[int, int], float] = {}  # by a query and the one left out of it: released shares
+        self.corrections: dict[tuple[int, int], float] = {}  # released shares by query and the query excluded from it
         self._weights = np.array(start, dtype=np.float64)
         self._total = float(self._weights.sum())
         self._members: dict[tuple[int, int], slice | NDArray[np.int64]] = {}
@@ -85,7 +85,7 @@ class LearnedWeights:
 
     @property
     def weights(self) -> Floats:
-        """The weights as they are now, adding up to 1."""
+        """The current weights, of sum 1."""
         return np.asarray(self._weights / self._weights.sum())
 
     def answers(self) -> Floats:
@@ -95,17 +95,17 @@ class LearnedWeights:
         return np.asarray(self.queries.answers(weights) / self._total)
 
     def answer(self, query: int, without: int = NOTHING) -> float:
-        """Return the share that the weights give to a query, less the query that is left out of it."""
+        """Return the share that the weights give to a query, minus the query excluded from it."""
         index, weights = self._cells(query, without)
         return min(1.0, float(weights[index].sum()) / self._total)
 
     def remember(self, query: int, share: float, without: int = NOTHING) -> None:
-        """Take in a released share, in place of an earlier one of the same query: `agree` applies it."""
+        """Store a released share, replacing an earlier one of the same query; `agree` applies it."""
         self.corrections.pop((query, without), None)
         self.corrections[query, without] = share
 
     def agree(self, steps: int = _REPLAYED) -> None:
-        """Apply the newest corrections in turn, until all of them hold or for about so many steps."""
+        """Apply the newest corrections in turn, until all of them hold or for about this many steps."""
         newest = list(self.corrections.items())[-steps:]
         for _ in range(max(2, steps // len(newest))):
             moves = [self.correct(query, share, without) for (query, without), share in newest]
@@ -113,7 +113,7 @@ class LearnedWeights:
                 return
 
     def correct(self, query: int, share: float, without: int = NOTHING) -> float:
-        """Give a query this share; return how far off it was, 0 where its cells have all of the weight or none."""
+        """Set the share of a query; return the change, 0 where its cells have all of the weight or none."""
         index, weights = self._cells(query, without)
         total = float(weights[index].sum())
         current = total / self._total
@@ -129,7 +129,7 @@ class LearnedWeights:
         return share - current
 
     def _cells(self, query: int, without: int) -> tuple[Any, Floats]:
-        """Return the index of a query's cells, and the array that it is an index of: a view, never a copy."""
+        """Return the index of a query's cells and the indexed array, a view and never a copy."""
         if self.support is None and without == NOTHING and isinstance(self.queries, Marginals):
             return self.queries.slab(query), self._weights.reshape(self.queries.sizes)
         if (query, without) not in self._members:
@@ -143,7 +143,7 @@ class LearnedWeights:
 
 
 def mask_query(queries: Queries, query: int, without: int, support: Rows | None) -> NDArray[np.bool_]:
-    """Return which cells, or which rows of the support, a query holds and the one left out of it does not."""
+    """Return the mask of the cells, or rows of the support, in a query and outside the query excluded from it."""
     mask = _mask(queries, query, support)
     return mask if without == NOTHING else mask & ~_mask(queries, without, support)
 
@@ -165,7 +165,7 @@ def _mask(queries: Queries, query: int, support: Rows | None) -> NDArray[np.bool
 
 @dataclass(frozen=True)
 class Rounds:
-    """How often to choose and measure, the epsilon of a choice, the scale of a measurement, and the error to expect."""
+    """The number of rounds, the epsilon of a choice, the noise scale of a measurement, and the expected error."""
 
     rounds: int
     epsilon: float
@@ -217,12 +217,12 @@ class WeightsEngine(Engine):
         return plan.error
 
     def _difficulty(self, queries: Queries, public: Public) -> dict[str, Any]:
-        """Return what the number of rounds depends on, beside sizes and budget: public values alone."""
+        """Return the public values that determine the number of rounds, besides sizes and budget."""
         progress = _MARGINAL_PROGRESS if isinstance(queries, Marginals) else _PROGRESS
         return {"entropy": self._entropy(queries, public), "count": queries.count, "progress": progress}
 
     def _entropy(self, queries: Queries, public: Public) -> float:
-        """Return how far, by relative entropy, the truth may be from the start."""
+        """Return a bound on the relative entropy of the truth to the start."""
         largest = math.log(max(queries.cells or 2, 2))
         if public is None:
             return largest
@@ -282,7 +282,7 @@ class _Steps:
     noise: Any  # None, or a seeded stand-in for audits and tests
 
     def choose(self, answers: Floats) -> int:
-        """Return the number of a query that is answered badly, chosen privately."""
+        """Privately choose a badly answered query, and return its number."""
         guesses = np.clip(np.rint(answers * self.records), 0, self.records).astype(np.int64)
         scores = np.abs(self.counts - guesses)  # proof: step 3: a replaced record moves a score by at most 1
         tally = ListedTally(self.records - scores, _number, rows=self.records)

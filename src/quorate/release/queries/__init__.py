@@ -1,4 +1,4 @@
-"""Lists of 0/1 queries about cells, held by their structure: a list of a million queries is never a matrix."""
+"""Lists of 0/1 queries about cells, stored by their structure: a million queries are never a matrix."""
 
 from quorate.release.queries._listed import BoxRanges, Levels, Matrix, Prefixes, Ranges
 from quorate.release.queries.base import MOST_LISTED, NOTHING, Queries, Rows, Whole, check_weights

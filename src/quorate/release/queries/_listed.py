@@ -24,7 +24,7 @@ _PAIRS = 4_000_000  # pairs of cells up to which the sensitivity is searched, no
 
 
 class _Line(Queries):
-    """Queries about so many cells on each of some lines, which are numbered one after the other."""
+    """Queries about lines of cells of equal length, numbered line by line."""
 
     cells: int
 
@@ -145,7 +145,7 @@ class BoxRanges(Queries):
 
     @property
     def sensitivity(self) -> int:
-        """How many boxes hold one of two cells and not the other, at most; a bound where the grid is large."""
+        """The largest number of boxes with one of two cells and not the other; a bound where the grid is large."""
         if self.cells == 1:
             return 0
         around = [np.arange(1, size + 1) * np.arange(size, 0, -1) for size in self.shape]
@@ -234,7 +234,7 @@ class Matrix(Queries):
 
     @cached_property
     def sensitivity(self) -> int:
-        """In how many rows two columns differ, at most; a bound where the columns are many."""
+        """The largest number of rows in which two columns differ; a bound where the columns are many."""
         ones = self.rows.sum(axis=0, dtype=np.int64)
         if self.cells**2 > _PAIRS:  # two columns differ where one of them is set, and nowhere twice
             changed = min(2 * int(ones.max()), self.count)

@@ -1,4 +1,4 @@
-"""What every list of queries can do, and rows of codes with weights."""
+"""The base of lists of queries, and weighted rows of codes."""
 
 import math
 from abc import ABC, abstractmethod
@@ -15,7 +15,7 @@ from quorate.core.errors import Infeasible, InvalidInput
 
 MOST_LISTED = 50_000_000  # answers or cells that are written out at once: 400 MB of numbers
 LARGEST = 20_000_000  # cells that public values define, at most: 160 MB for each list of numbers about them
-NOTHING = -1  # the number of a query that no record fulfils; its answer is 0, exactly
+NOTHING = -1  # the number of the empty query, whose answer is exactly 0
 Whole = NDArray[np.int64]
 Members = slice | NDArray[np.int64]
 
@@ -47,7 +47,7 @@ class Rows:
 
     @property
     def records(self) -> int:
-        """How many records there are, whatever their weights."""
+        """The number of records, regardless of their weights."""
         return len(self.codes)
 
     def cell(self, columns: Sequence[int]) -> NDArray[np.int64]:
@@ -65,7 +65,7 @@ class Rows:
         return Rows(self.codes, self.sizes, weights)
 
     def merged(self) -> "Rows":
-        """Return the distinct records, each with the weights of its likes added up."""
+        """Return the distinct records, each with the total weight of its copies."""
         codes, inverse = np.unique(self.codes, axis=0, return_inverse=True)
         return Rows(codes, self.sizes, np.bincount(inverse.ravel(), self.weights, minlength=len(codes)))
 
@@ -76,7 +76,7 @@ class Rows:
 class Queries(ABC):
     """A finite list of queries, each the set of cells (numbered from 0) whose records it counts.
 
-    `count` is how many queries there are, `cells` how many cells, None where they are too many to list.
+    `count` is the number of queries, `cells` the number of cells, None where they are too many to list.
     `sensitivity` is the squared L2 change of the vector of all counts when one record is replaced (a whole number, the
     least one or a bound above it); one count alone changes by at most 1.
     """

@@ -1,7 +1,7 @@
-"""Marginals, the cells of tables over a few columns each, and which of these cells can occur at all.
+"""Marginals, the cells of tables over a few columns each, and the possible cells under constraints.
 
-What cannot occur is declared by groups of columns that are tied together. A record can occur if its codes can in every
-group, so everything else follows from one table of truth values a group.
+Constraints are declared on groups of columns. A record is possible if its codes are possible in every group, so one
+table of truth values for each group is enough.
 """
 
 import itertools
@@ -25,12 +25,12 @@ _MOST_QUERIES = 2**31
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Possible:
-    """For each group of columns, which combinations of their codes can occur; no column is in two groups."""
+    """The possible combinations of codes for each group of columns; no column is in two groups."""
 
     groups: tuple[tuple[tuple[int, ...], Truths], ...]
 
     def table(self, columns: Sequence[int], sizes: Sequence[int]) -> Truths:
-        """Return which cells of the table of these columns can occur, the last running fastest."""
+        """Return the mask of possible cells in the table of these columns, the last running fastest."""
         mask = np.ones([sizes[column] for column in columns], dtype=np.bool_)
         for members, table in self.groups:
             if shared := [column for column in members if column in columns]:
@@ -41,27 +41,27 @@ class Possible:
         return mask.ravel()
 
     def cliques(self, cliques: Sequence[Sequence[int]], sizes: Sequence[int]) -> Truths:
-        """Return which cells of the tables of these columns can occur, one table after the other."""
+        """Return the masks of possible cells in the tables of these cliques, one after the other."""
         return np.concatenate([self.table(clique, sizes) for clique in cliques])
 
     def records(self, codes: Integers) -> Truths:
-        """Return which of these records can occur."""
+        """Return the mask of possible records."""
         mask = np.ones(len(codes), dtype=np.bool_)
         for members, table in self.groups:
             mask &= table[tuple(codes[:, column] for column in members)]
         return mask
 
     def filter_rows(self, rows: Rows) -> Rows:
-        """Return the records that can occur; where none can, one that does."""
+        """Return the possible records; without any, one repaired record."""
         mask = self.records(rows.codes)
         if not mask.any():
             return Rows(self.repair_codes(rows.codes[:1]), rows.sizes)
         return rows if mask.all() else Rows(rows.codes[mask], rows.sizes, rows.weights[mask])
 
     def repair_codes(self, codes: Integers) -> Integers:
-        """Return records that can all occur: a group of codes that cannot is taken from another record that can.
+        """Return possible records: an impossible group of codes is replaced by that of a possible record.
 
-        Which one is drawn from a generator of a fixed seed. Where there is none, it is the first combination that can.
+        A generator of a fixed seed draws that record. Without any, the first possible combination is used.
         """
         codes, chance = codes.copy(), np.random.default_rng(3)
         for members, table in self.groups:
@@ -78,7 +78,7 @@ class Possible:
 
 
 def clear_weights(weights: Floats, mask: Truths) -> Floats:
-    """Return weights of cells or records without those that cannot occur; even ones where nothing else is left."""
+    """Return weights without those of impossible cells or records; uniform weights where none remain."""
     possible = np.where(mask, np.maximum(weights, 0.0), 0.0)
     total = float(possible.sum())
     return np.asarray(possible / total if total > 0 else mask / mask.sum())
@@ -87,10 +87,9 @@ def clear_weights(weights: Floats, mask: Truths) -> Floats:
 class Marginals(Queries):
     """Every cell of the table of each clique (a tuple of column numbers), clique by clique, the last column fastest.
 
-    Weights are given on the whole table (`cells` numbers, the last column fastest) or as `Rows`. `importance` says
-    what an engine makes small: None the largest error of all; or the mean error of a marginal, each weighted by its
-    number. `possible` says which cells can occur: None all of them. It changes what is made of noisy answers, and
-    nothing that is measured.
+    Weights are given on the whole table (`cells` numbers, the last column fastest) or as `Rows`. `importance` says what
+    an engine makes small: None the largest error of all; or the mean error of a marginal, each weighted by its number.
+    `possible` has the possible cells; None allows all. It changes the post-processing, not the measurement.
     """
 
     def __init__(
@@ -134,16 +133,16 @@ class Marginals(Queries):
 
     @cached_property
     def mask(self) -> Truths | None:
-        """Which queries are about cells that can occur; None where all are."""
+        """The mask of queries about possible cells; None where all are possible."""
         return None if self.possible is None else self.possible.cliques(self.cliques, self.sizes)
 
     def number(self, clique: int, codes: ArrayLike) -> int:
-        """Return the number of the query that asks for these codes of a clique's columns."""
+        """Return the number of the query for these codes of a clique's columns."""
         values = [int(code) for code in np.asarray(codes).ravel()]
         return int(self.offsets[clique]) + int(np.ravel_multi_index(values, self.shapes[clique]))
 
     def find(self, query: int) -> tuple[int, tuple[int, ...]]:
-        """Return the clique of a query and the codes that it asks for."""
+        """Return the clique of a query and its codes."""
         number = int(check_numbers(query, self.count))
         clique = int(np.searchsorted(self.offsets, number, side="right")) - 1
         index = np.unravel_index(number - int(self.offsets[clique]), self.shapes[clique])

@@ -1,8 +1,8 @@
-"""Workloads that people have: tables of mixed columns, and what is asked about them.
+"""Workloads: tables of mixed columns and queries about them.
 
     Columns                  the declared columns of a table, as the cells that a release counts
-    Workload                 what is asked: marginals, thresholds, ranges, or a list of boolean expressions
-    BoundWorkload            the same on known columns: queries, their names, and where a record belongs
+    Workload the queries: marginals, thresholds, ranges, or a list of boolean expressions
+    BoundWorkload a workload on declared columns: queries, their names, and the cell of a record
 
 All that is declared here is public: stated by hand, or taken from public rows. A private value never raises: one that
 is missing, not declared, or not a number where a number is expected counts in the last cell of its column, "other".

@@ -1,4 +1,4 @@
-"""Columns of numbers that are tied to each other by orders and totals: where they can lie, and values that keep them.
+"""Numeric columns under orders and totals: their possible cells, and values that satisfy the constraints.
 
 Numbers are counted in whole units of a power of 2, so that sums are exact. A column whose cuts are all whole numbers
 holds whole numbers. Bounds are tightened until nothing more follows from any one of the orders and totals; then columns
@@ -21,31 +21,31 @@ from quorate.tables.cells import DateCells, NumberCells
 
 _MOST_CELLS = 1_000_000  # of the columns that are tied together
 _FINER = 10  # a cell has at least 2**10 units
-_LARGEST, _ENDLESS = 2**50, 2**55  # units of a number; what stands for an end that is not there
+_LARGEST, _ENDLESS = 2**50, 2**55  # units of a number; stands for a missing end
 _MOST_FACTORS = 32  # of one order or total: with them, sums of ends stay below 2**63
 _ROUNDS, _TRIES = 60, 10  # of tightening, and of drawing
 
 
 @dataclass(frozen=True)
 class Tied:
-    """An order or a total, and the cells of other columns in which it is asked for: everywhere where there are none."""
+    """An order or a total, and the cells of other columns where it applies; without such columns it always applies."""
 
     balance: Balance
     conditions: tuple[int, ...]
     active: Truths  # over the cells of the columns of the condition
 
     def is_binding(self, codes: Integers) -> Truths:
-        """Return in which records it is asked for."""
+        """Return the mask of records to which it applies."""
         return np.asarray(self.active[tuple(codes[:, column] for column in self.conditions)])
 
 
 def holds_whole_numbers(cells: NumberCells) -> bool:
-    """Return whether all cuts of a column are whole numbers: its values then are."""
+    """Return whether all cuts of a column are whole numbers, so that its values are."""
     return all(cut.is_integer() for cut in cells.values)
 
 
 class Balances:
-    """Orders and totals that share columns. `columns` are those of numbers, and `members` all that they depend on."""
+    """Orders and totals that share columns: `columns` are the numeric ones, `members` also those of the conditions."""
 
     def __init__(self, tied: Sequence[Tied], cells: Mapping[str, NumberCells], numbers: Mapping[str, int]) -> None:
         self.tied = tuple(tied)
@@ -84,7 +84,7 @@ class Balances:
         return np.array([*zip(lows, highs, usual_lows, usual_highs, strict=True), *other], dtype=np.int64).T
 
     def _rows(self, tied: Tied) -> list[tuple[NDArray[np.int64], int, Tied]]:
-        """Return what is asked for as sums that are at most a limit, in units."""
+        """Return the constraints as sums with an upper limit, in units."""
         balance = tied.balance
         factors = np.zeros(len(self.names), dtype=np.int64)
         for name, factor in balance.factors:
@@ -99,7 +99,7 @@ class Balances:
         return [(factors, math.floor(limit) if balance.sign == "<=" else math.ceil(limit) - 1, tied)]
 
     def possible(self, sizes: Sequence[int]) -> Truths:
-        """Return the cells of `members` in which values were found that keep all of it: one draw of each is kept."""
+        """Return the cells of `members` with values that satisfy all constraints; one draw of each cell is stored."""
         shape = [sizes[column] for column in self.members]
         if math.prod(shape) > _MOST_CELLS:
             raise Infeasible(
@@ -119,7 +119,7 @@ class Balances:
         return mask.reshape(shape)
 
     def draw(self, codes: Integers) -> tuple[Truths, Floats]:
-        """Return which records must keep any of it, and numbers of all columns that do: the same each time."""
+        """Return the mask of bound records and satisfying numbers of all columns, the same in every call."""
         is_bound = np.asarray(self._binding_limits(codes).any(axis=1))
         some = codes[is_bound]
         values = np.zeros((len(codes), len(self.names)), dtype=np.int64)
@@ -138,11 +138,11 @@ class Balances:
         return int(number) if self._whole[index] else number
 
     def is_missing(self, index: int, codes: Integers) -> Truths:
-        """Return which of these codes of a column are no number."""
+        """Return the mask of a column's codes that are not numbers."""
         return np.asarray(codes == self._cells[index].line)
 
     def _binding_limits(self, codes: Integers) -> Truths:
-        """Return for each record and each limit whether it must be kept: not where a number is missing."""
+        """Return for each record and limit whether the limit applies; it does not where a number is missing."""
         missing = np.stack([self.is_missing(index, codes[:, column]) for index, column in enumerate(self.columns)])
         return np.stack(
             [
@@ -186,7 +186,7 @@ class Balances:
                 low[:, index] = np.where(is_finite, np.maximum(low[:, index], end), low[:, index])
 
     def _draw_again(self, codes: Integers, chance: np.random.Generator) -> tuple[Integers, Truths]:
-        """Return values of records, and for which of them they were found, after a few tries."""
+        """Return values of records and a mask of the successful draws, after a few tries."""
         values = np.zeros((len(codes), len(self.names)), dtype=np.int64)
         succeeded = np.zeros(len(codes), dtype=np.bool_)
         for number in range(_TRIES):

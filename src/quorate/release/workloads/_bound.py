@@ -20,22 +20,22 @@ _OURS = {"query", "asked", "answer", "error", "low", "high", "gap"}  # columns o
 
 
 class BoundWorkload(Domain):
-    """The queries of a workload on a table whose columns are known.
+    """The queries of a workload on a table with declared columns.
 
     They have numbers from 0 to `count_queries` - 1. A request is such a number, a query's name as `describe` gives it,
-    or a mapping from columns to values. Hooks say for one request which query it is, which two bracket it, or which add
-    up to it.
+    or a mapping from columns to values. Hooks map a request to its query, to the two queries that bracket it, or to the
+    queries that add up to it.
     """
 
     def __init__(self, columns: Columns, queries: Queries, count_queries: int) -> None:
         self.columns, self.queries, self.count_queries = columns, queries, count_queries
-        self.possible = columns.possible  # constraints that cannot be kept are refused here, before anything is paid
+        self.possible = columns.possible  # refuses unsatisfiable constraints before anything is paid
         self._public: Floats | Rows | None = None
         self._numbers_by_name: dict[str, int] | None = None
 
     @abstractmethod
     def _find(self, request: Any) -> int:
-        """Return the number of the query that a mapping asks for."""
+        """Return the number of the query that a mapping names."""
 
     def _find_name(self, text: str) -> int:
         """Return the number of the query of this name, as `describe` gives it."""
@@ -50,11 +50,11 @@ class BoundWorkload(Domain):
         return self._numbers_by_name[text]
 
     def _bracket(self, request: Any) -> Between | None:
-        """Return the two queries that bracket a request, None if it is a query itself."""
+        """Return the two queries that bracket a request, or None if it is a query itself."""
         return None
 
     def _addends(self, request: Any) -> Whole | None:
-        """Return the numbers of the queries that add up to a request, None if it is one of them itself."""
+        """Return the numbers of the queries that add up to a request, or None if it is a query itself."""
         return None
 
     def _name_sum(self, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -67,11 +67,11 @@ class BoundWorkload(Domain):
 
     @abstractmethod
     def _settings(self) -> dict[str, Any]:
-        """Return what is needed beside the columns to make this workload again."""
+        """Return the settings that, with the columns, recreate this workload."""
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """How many codes each column has."""
+        """The number of codes of each column."""
         return self.columns.sizes
 
     def encode(self, table: Any) -> Rows:
@@ -79,7 +79,7 @@ class BoundWorkload(Domain):
         return self.columns.encode(table)
 
     def count(self, records: Any) -> Whole | Rows:
-        """Return how many rows each cell of the whole table has."""
+        """Return the number of rows in each cell of the whole table."""
         rows = self.encode(records)
         return np.bincount(rows.cell(range(len(rows.sizes))), minlength=self.queries.cells or 0)
 
@@ -98,7 +98,7 @@ class BoundWorkload(Domain):
         return json.dumps(self.to_dict(), sort_keys=True).encode() + public
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Return the workload with its columns, and the public records as they were counted."""
+        """Return the workload with its columns and the counted public records."""
         counts, workload = self._public, {"workload": self.to_dict()}
         if isinstance(counts, Rows):
             return workload, {"public": counts.codes, "public_weights": counts.weights}
@@ -113,7 +113,7 @@ class BoundWorkload(Domain):
         return domain
 
     def find(self, requests: Any) -> Whole:
-        """Return the numbers of the queries that these numbers, names, mappings or expressions say."""
+        """Return the query numbers of these numbers, names, mappings or expressions."""
         numbers = np.array([self._number(request) for request in as_list(requests)], dtype=np.int64)
         if numbers.size and not (numbers.min() >= NOTHING and numbers.max() < self.count_queries):
             raise InvalidInput(f"a query of this workload has a number from 0 to {self.count_queries - 1}")
@@ -125,7 +125,7 @@ class BoundWorkload(Domain):
         return int(self._find_name(request) if isinstance(request, str) else self._find(request))
 
     def find_sums(self, requests: Any) -> tuple[Whole, Whole]:
-        """Return the numbers that add up to each request; of one between two queries, the outer query."""
+        """Return the query numbers that add up to each request; for a bracketed request, the outer query."""
         listed = [] if isinstance(requests, np.ndarray) else as_list(requests)
         sums = [self._numbers_of(request) for request in listed]
         if all(numbers is None for numbers in sums):
@@ -150,7 +150,7 @@ class BoundWorkload(Domain):
     def describe(self, numbers: Iterable[int] | None = None, requests: Any = None) -> list[dict[str, Any]]:
         """Return the names of all queries, or of some, one row a query with the same columns.
 
-        With `requests`, a row also says what was asked if a query near it is answered, or the sum that it is a part of.
+        With `requests`, a row also has the request, if a nearby query answers it or the query is part of its sum.
         """
         which = range(self.count_queries) if numbers is None else [int(number) for number in numbers]
         if numbers is not None and any(not 0 <= number < self.count_queries for number in which):
@@ -164,7 +164,7 @@ class BoundWorkload(Domain):
         return names
 
     def mask_possible(self, cells: int, support: Rows | None) -> Truths | None:
-        """Return which of so many cells, or of the rows of the support, keep the constraints; None without any."""
+        """Return the mask of cells, or rows of the support, that satisfy the constraints; None without constraints."""
         if self.possible is None:
             return None
         return self.possible.records(self.cell_codes(np.arange(cells)) if support is None else support.codes)
@@ -182,12 +182,12 @@ class BoundWorkload(Domain):
         return self.columns.decode(np.asarray(codes, dtype=np.int64))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON object from which this is made again. It holds public values alone."""
+        """Return a JSON object of public values that recreates this workload."""
         return {"workload": self._settings(), "columns": self.columns.to_dict()}
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> "BoundWorkload":
-        """Return the workload that `to_dict` has described."""
+        """Return the workload of `to_dict`."""
         from quorate.release.workloads._workload import Workload  # noqa: PLC0415  (it makes these)
 
         if not isinstance(document, Mapping) or set(document) != {"workload", "columns"}:

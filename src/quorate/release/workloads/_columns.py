@@ -31,10 +31,10 @@ _MOST_CODES = 2**29  # of one table: 4 GiB
 class Columns:
     """Columns in an order, each a `Number` or `Date` with cuts or a `Category`.
 
-    A `Number` without cuts is cut by a release of marginals, for a part of its budget. Each column has a last cell for
-    all else, unless it is declared to be `closed`. `constraints` say what cannot occur: a mapping from columns to cells
-    that no record has together, or a text that holds for every record. Synthetic records keep them. `reading` has the
-    rules by which texts are read as numbers, dates and missing values.
+    A release of marginals finds the cuts of a `Number` without cuts, for a part of its budget. Each column has a last
+    cell for all other values, unless it is `closed`. `constraints` exclude records: a mapping from columns to cells
+    that no record has together, or a condition that every record satisfies. Synthetic records satisfy them. `reading`
+    has the rules that parse text as numbers, dates and missing values.
 
     >>> columns = Columns({"sex": Category(["f", "m"]), "age": Number(cuts=[18, 65])})
     >>> columns.encode({"age": [30, "?"], "sex": ["m", "x"]}).codes.tolist()
@@ -59,16 +59,16 @@ class Columns:
         if not self.kinds and not self.constraints:
             raise InvalidInput("at least one column must be declared")
         if not self.uncut:
-            _ = self.cells  # refused now if it cannot be counted
+            _ = self.cells  # refuses now a column that cannot be counted
 
     @cached_property
     def cells(self) -> dict[str, Cells]:
-        """The cells of each column; refused where a number is not cut yet."""
+        """The cells of each column; a number without cuts is refused."""
         return {name: _cells_of_column(name, kind) for name, kind in self.kinds.items()}
 
     @property
     def uncut(self) -> tuple[str, ...]:
-        """The numbers that have no cuts: a release of marginals finds them, for a part of its budget."""
+        """The numbers without cuts, which a release of marginals cuts for a part of its budget."""
         return tuple(name for name, kind in self.kinds.items() if type(kind) is Number and kind.cuts is None)
 
     def with_cuts(self, cuts: Mapping[str, Sequence[float]]) -> "Columns":
@@ -137,12 +137,12 @@ class Columns:
         dates: bool = True,
         codes: bool = False,
     ) -> "Columns":
-        """Return columns as *public* rows show them; what is declared stays. Never pass private rows.
+        """Infer columns from *public* rows; declared columns stay unchanged. Never pass private rows.
 
-        A column of texts has the public texts for categories. A column of numbers or dates is cut between each two
-        neighbouring public values, or with `bins` into so many cells that hold about as many of them each. Without
-        `dates`, texts that are dates are texts. With `codes`, a column of at most `bins` different whole numbers has
-        these for categories.
+        The categories of a text column are its public texts. A column of numbers or dates is cut between each two
+        neighbouring public values, or with `bins` into this many cells with about equally many public values. Without
+        `dates`, dates count as text. With `codes`, a column of at most `bins` distinct whole numbers has these as
+        categories.
         """
         columns = cls.from_declaration(declared)
         declared_kinds = {} if columns is None else columns.kinds
@@ -158,12 +158,12 @@ class Columns:
         return cls(kinds, constraints=columns.constraints_on(kinds if names else None), reading=columns.reading)
 
     def constraints_on(self, names: Iterable[str] | None) -> tuple[Any, ...]:
-        """Return the constraints that are about these columns alone; all of them for None."""
+        """Return the constraints on these columns alone; all constraints for None."""
         return self.constraints if names is None else tuple(c for c in self.constraints if names_in(c) <= set(names))
 
     @property
     def possible(self) -> Possible | None:
-        """Which cells can occur, None where nothing is ruled out; constraints that cannot be kept are refused."""
+        """The possible cells, None without constraints; unsatisfiable constraints are refused."""
         return self._rules.possible if self.constraints else None
 
     @cached_property
@@ -177,7 +177,7 @@ class Columns:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """How many cells each column has."""
+        """The number of cells of each column."""
         return tuple(cells.size for cells in self.cells.values())
 
     def select(self, names: Sequence[str]) -> "Columns":
@@ -189,12 +189,12 @@ class Columns:
         return Columns(kinds, constraints=self.constraints_on(names), reading=self.reading)
 
     def code(self, name: str, value: Any) -> int:
-        """Return the cell of a value that is asked for, or refuse it by the column's name."""
+        """Return the cell of a requested value; an error names the column."""
         with prefix_errors(f"column {name!r}: "):
             return self.cells[name].code(value)
 
     def encode(self, table: Any) -> Rows:
-        """Return the cells of each row. No value raises; only a column that is not there, or of another type."""
+        """Return the cells of each row. No value raises; a missing column or one of another type does."""
         columns = open_columns(table, self.names)
         count = len(next(iter(columns.values())))
         if count * len(columns) > _MOST_CODES:
@@ -238,7 +238,7 @@ class Columns:
         return values
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the JSON object that declares these columns: their cells, and nothing that learners alone use."""
+        """Return the JSON object that declares the cells of these columns, without settings of learners."""
         columns = {name: self._declaration(name) for name in self.kinds}
         beside: dict[str, Any] = {"constraints": list(self.constraints)} if self.constraints else {}
         if self.reading != DEFAULT_READING:
@@ -263,7 +263,7 @@ def _cells_of_column(name: str, kind: Kind) -> Cells:
 
 
 def _is_schema(document: Any) -> bool:
-    """Return whether an object has its columns under that name, and is not a mapping from the names of columns."""
+    """Return whether an object is a schema with "columns", not a mapping from column names."""
     inner = document.get("columns") if isinstance(document, Mapping) else None
     if not isinstance(inner, Mapping) or isinstance(inner.get("kind"), str):
         return False
@@ -271,7 +271,7 @@ def _is_schema(document: Any) -> bool:
 
 
 def names_of(table: Any) -> list[str]:
-    """Return the names of a table's columns, none where it has no names."""
+    """Return the column names of a table, empty where it has none."""
     return [str(name) for name in column_names(table)] if isinstance(table, Mapping) or is_frame(table) else []
 
 

@@ -1,4 +1,4 @@
-"""Boolean expressions over columns, read by a small parser of our own and never run as code.
+"""Boolean expressions over columns, parsed by a small parser and never run as code.
 
     expression   = term { "or" term }
     term         = factor { "and" factor }
@@ -36,7 +36,7 @@ _DEEPEST = 50
 _MOST_COMPARISONS = 1_000
 
 Constant = float | str
-Degrees = NDArray[np.int8]  # of truth: 1, -1, and 0 for what nobody knows
+Degrees = NDArray[np.int8]  # of truth: 1, -1, and 0 for unknown
 _TOKEN = re.compile(
     r"""(?P<space>\s+)|(?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?![\w.]))|(?P<text>'(?:[^']|'')*')
     |(?P<quoted>"[^"]+"|`[^`]+`)|(?P<word>[^\W\d]\w*)|(?P<sign><=|>=|==|!=|<>|[<>=(),+-])""",
@@ -58,14 +58,14 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Negation:
-    """Not the other."""
+    """The negation of an expression."""
 
     part: "Expression"
 
 
 @dataclass(frozen=True)
 class Junction:
-    """All parts, or any of them."""
+    """The conjunction or disjunction of its parts."""
 
     word: str
     parts: tuple["Expression", ...]
@@ -94,12 +94,12 @@ class _Token:
 
 
 def parse_expression(text: str) -> Expression:
-    """Return what an expression says, or refuse it with the place at which it cannot be read."""
+    """Parse an expression; an error names the position of the unreadable character."""
     return _Parser(text).whole()
 
 
 def parse_constraint(text: str) -> tuple[Expression | None, Expression | Balance]:
-    """Return the condition of a constraint, None where it has none, and what then holds."""
+    """Parse a constraint to its condition, or None, and its consequence."""
     return _Parser(text, _WORDS | {"if", "then"}).constraint()
 
 
@@ -124,7 +124,7 @@ def evaluate_expression(part: Expression, compare: Callable[[Comparison], Degree
 
 @contextmanager
 def prefix_errors(prefix: str) -> Iterator[None]:
-    """Put what a refusal is about before its text."""
+    """Prefix the text of an error with its subject."""
     try:
         yield
     except InvalidInput as error:
@@ -156,7 +156,7 @@ class _Parser:
         return condition, self._balance() if self._compares_columns() else self.whole()
 
     def _compares_columns(self) -> bool:
-        """Return whether what is left is about columns and numbers, and nothing else: two columns at least."""
+        """Return whether the rest consists of columns and numbers alone, with at least two columns."""
         kinds = [token.kind for token in self._tokens[self._next : -1]]
         return kinds.count("name") > 1 and not {"text", "word"} & set(kinds)
 
@@ -207,7 +207,7 @@ class _Parser:
         return self._peek().kind == kind and self._peek().value in values
 
     def _accept(self, kind: str, value: str) -> bool:
-        """Take the next token if it is this one, and return whether it is."""
+        """Consume the next token if it equals this text, and return whether it did."""
         is_next = self._is(kind, value)
         self._next += is_next
         return is_next

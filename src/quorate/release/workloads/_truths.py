@@ -63,7 +63,7 @@ class ExpressionWorkload(BoundWorkload):
         return np.array([evaluate_expression(expression, compare) > 0 for expression in self._parsed])
 
     def count(self, records: Any) -> Whole | Rows:
-        """Return how many rows each cell has, or for each row which expressions it fulfils."""
+        """Return the number of rows in each cell, or for each row the expressions that it satisfies."""
         if self._listed:
             return super().count(records)
         rows = self.encode(records)
@@ -73,12 +73,12 @@ class ExpressionWorkload(BoundWorkload):
         return Rows(truths.T.astype(np.int64), (2,) * len(self.texts))
 
     def parts(self, numbers: ArrayLike) -> tuple[Whole, Whole]:
-        """Return the query of the engine that each expression is."""
+        """Return the engine's query of each expression."""
         plus = np.asarray(numbers, dtype=np.int64)
         return plus if self._listed else 2 * plus + 1, np.full_like(plus, NOTHING)
 
     def _find(self, request: Any) -> int:
-        """Return the number of the expression that says the same, however it is spaced or written."""
+        """Return the number of the equivalent expression, regardless of spacing and notation."""
         wanted = parse_expression(request)
         if wanted not in self._parsed:
             raise InvalidInput("this expression is not among those of the workload")
@@ -88,7 +88,7 @@ class ExpressionWorkload(BoundWorkload):
         return self._find(text)
 
     def decode(self, codes: ArrayLike) -> dict[str, list[Any]]:
-        """Return values of the columns, or of the expressions where those are the columns."""
+        """Return values of the columns, or of the expressions where these are the columns."""
         rows = np.asarray(codes, dtype=np.int64)
         if self._listed:
             return super().decode(rows)
@@ -107,7 +107,7 @@ def _parsed(number: int, text: str) -> Expression:
 
 
 def _columns(parsed: list[Expression], declared: Columns | None) -> Columns:
-    """Return the columns that are named, cut where they are compared."""
+    """Return the columns of the expressions, cut at the constants of their comparisons."""
     compared: dict[str, list[Comparison]] = {}
     for number, expression in enumerate(parsed):
         for comparison in comparisons(expression):
@@ -130,7 +130,7 @@ def _kind(name: str, comparisons: list[Comparison], declared: Columns | None) ->
 
 
 def _cuts(comparison: Comparison) -> Iterator[float]:
-    """Yield where a comparison changes: a cell runs from a cut, included, to the next one, excluded."""
+    """Yield the cuts at which a comparison changes; a cell includes its lower cut and excludes its upper one."""
     end = float(comparison.constant)
     following = math.nextafter(end, math.inf)
     if comparison.sign in ("<", ">=", "="):

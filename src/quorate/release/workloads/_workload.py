@@ -1,4 +1,4 @@
-"""What is asked of a table, before its columns are known."""
+"""The queries on a table, before its columns are declared."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -22,7 +22,7 @@ _KINDS = ("marginals", "thresholds", "ranges", "hierarchy", "expressions")
 class Workload:
     """All marginals of some order, thresholds, ranges or the hierarchy of a column, or a list of boolean expressions.
 
-    `bind` gives it its columns, from declarations and from public rows.
+    `bind` attaches its columns, from declarations and public rows.
 
     >>> bound = Workload.thresholds("age", by=["sex"]).bind(public={"age": [20, 30, 40], "sex": ["f", "m", "f"]})
     >>> bound.describe()[0]["query"], bound.count_queries
@@ -38,37 +38,37 @@ class Workload:
 
     @classmethod
     def marginals(cls, order: int, *, bins: int | None = None) -> "Workload":
-        """Return all marginals of so many columns. A column of numbers is cut into `bins` cells by public rows.
+        """Return all marginals of `order` columns. Public rows cut a numeric column into `bins` cells.
 
-        So many at most, and one beyond each end, has a number without cuts where no public row says how it is spread.
+        Without public rows, a number without cuts has at most this many cells and one beyond each end.
         """
         return cls(kind="marginals", order=check_count("order", order), bins=_bins(bins))
 
     @classmethod
     def thresholds(cls, column: str, by: Sequence[str] | str = (), *, bins: int | None = None) -> "Workload":
-        """Return how much of each group lies below each cut; without `bins`, all public values are cut apart."""
+        """Return the shares of each group below each cut; without `bins`, cuts separate all public values."""
         return cls(kind="thresholds", column=_column(column), by=_by(by), bins=_bins(bins))
 
     @classmethod
     def ranges(cls, column: str, by: Sequence[str] | str = (), *, bins: int | None = None) -> "Workload":
-        """Return how much of each group lies between each two cuts of a column."""
+        """Return the shares of each group between each two cuts of a column."""
         return cls(kind="ranges", column=_column(column), by=_by(by), bins=_bins(bins))
 
     @classmethod
     def hierarchy(cls, column: str, by: Sequence[str] | str = ()) -> "Workload":
-        """Return how much of each group belongs to each node of a column's `parents`: answers that add up."""
+        """Return the shares of each group in each node of a column's `parents`; the answers add up."""
         return cls(kind="hierarchy", column=_column(column), by=_by(by))
 
     @classmethod
     def expressions(cls, texts: Sequence[str]) -> "Workload":
-        """Return a list of boolean expressions over columns, each answered exactly as it says."""
+        """Return a list of boolean expressions over columns, each answered exactly."""
         if isinstance(texts, str) or not texts or not all(isinstance(text, str) for text in texts):
             raise InvalidInput("expressions must be a list of at least one text")
         return cls(kind="expressions", texts=tuple(texts))
 
     @classmethod
     def parse(cls, text: str) -> "Workload":
-        """Return a workload from one word, as the command line takes it; `expressions:FILE` has one a line."""
+        """Parse a workload from a word of the command line; `expressions:FILE` has one expression a line."""
         kind, _, rest = text.partition(":")
         column, _, by = rest.partition(":")
         groups = tuple(name for name in by.split(",") if name)
@@ -85,7 +85,7 @@ class Workload:
         )
 
     def bind(self, public: Any = None, columns: Columns | Schema | Mapping[str, Any] | None = None) -> BoundWorkload:
-        """Return this workload on known columns: those that are declared, and for the others what public rows show."""
+        """Return this workload on declared columns; undeclared columns are inferred from public rows."""
         declared = Columns.from_declaration(columns)
         if self.kind == "expressions":
             if declared is not None and declared.constraints:
@@ -112,7 +112,7 @@ class Workload:
         return MarginalWorkload(declared, self.order)
 
     def _hierarchy_columns(self, public: Any, declared: Columns | None) -> Columns:
-        """Return the columns of groups, and the column itself, whose parents must be declared."""
+        """Return the group columns and the column of the hierarchy, whose parents must be declared."""
         assert self.column is not None
         if declared is None or self.column not in declared.kinds:
             raise InvalidInput(f"the hierarchy of {self.column!r} must be declared: Category([...], parents={{...}})")
@@ -128,7 +128,7 @@ class Workload:
         return Columns.from_public(public, declared=declared, bins=BINS, dates=False)
 
     def _line_columns(self, public: Any, declared: Columns | None) -> Columns:
-        """Return the columns of groups, in a few cells each, and the column itself, cut between all public values."""
+        """Return the group columns with few cells each, and the column itself, cut between all public values."""
         assert self.column is not None
         names = [*self.by, self.column]
         if public is None:

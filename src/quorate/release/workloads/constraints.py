@@ -1,8 +1,8 @@
-"""What cannot occur in a table, declared in public: combinations of cells, and orders and totals of numbers.
+"""Public constraints on a table: impossible combinations of cells, and orders and totals of numbers.
 
-A constraint is a mapping that no record fulfils, {"age": "below 15", "marital": ["married", "widowed"]}, or a text that
-holds for every record: "if age < 15 then marital = 'single'", "child + 12 <= parent", "total = wages + other". A value
-that is missing or not declared breaks none, unless a mapping names the cell "other".
+A constraint is a mapping that no record satisfies, {"age": "below 15", "marital": ["married", "widowed"]}, or a text
+that every record satisfies: "if age < 15 then marital = 'single'", "child + 12 <= parent", "total = wages + other". A
+missing or undeclared value violates no constraint, unless a mapping names the cell "other".
 """
 
 import math
@@ -42,7 +42,7 @@ _ORDERS: dict[str, Callable[[Any, float], Any]] = {
 
 
 def check_constraints(constraints: Any) -> tuple[Any, ...]:
-    """Return a list of constraints as it is kept, or refuse what is none."""
+    """Return checked constraints as a tuple; refuse an unreadable one."""
     if isinstance(constraints, str | Mapping) or not isinstance(constraints, Sequence):
         raise InvalidInput('constraints must be a list, such as ["child < parent", {"age": "below 15", "sex": "f"}]')
     if len(constraints) > _MOST:
@@ -54,7 +54,7 @@ def check_constraints(constraints: Any) -> tuple[Any, ...]:
 
 
 def names_in(constraint: Any) -> set[str]:
-    """Return the columns that a constraint names, or refuse what cannot be read."""
+    """Return the columns that a constraint names; refuse an unreadable constraint."""
     if isinstance(constraint, Mapping):
         if not constraint or not all(isinstance(name, str) for name in constraint):
             raise InvalidInput('a combination that cannot occur names columns and cells, as {"age": "below 15"} does')
@@ -67,7 +67,7 @@ def names_in(constraint: Any) -> set[str]:
 
 
 class Constraints:
-    """Constraints on known columns: which cells can occur, and values within them that keep all of it."""
+    """Constraints on declared columns: the possible cells, and values in them that satisfy all constraints."""
 
     def __init__(self, constraints: Sequence[Any], cells: Mapping[str, Cells]) -> None:
         self._cells = dict(cells)
@@ -82,7 +82,7 @@ class Constraints:
         self.possible = Possible(tuple(self._group([tables[index] for index in part]) for part in parts))
 
     def keep(self, codes: Integers, values: dict[str, list[Any]]) -> None:
-        """Give records values that keep orders and totals in the place of those that they have."""
+        """Replace values of records by values that satisfy orders and totals."""
         for balances in self.balances:
             is_bound, numbers = balances.draw(codes)
             for index, name in enumerate(balances.names):
@@ -96,7 +96,7 @@ class Constraints:
             return self._read_constraint(constraint)
 
     def _read_constraint(self, constraint: Any) -> Table | Tied:
-        """Return which cells a constraint rules out, or the order or total that it asks for."""
+        """Return the cells that a constraint excludes, or its order or total."""
         for name in names_in(constraint):
             if name not in self._cells:
                 raise InvalidInput(f"column {name!r} is not declared; the columns are {', '.join(self._cells)}")
@@ -131,7 +131,7 @@ class Constraints:
         return tuple(sorted({self._numbers[comparison.column] for part in parts for comparison in comparisons(part)}))
 
     def _truth(self, part: Expression, columns: tuple[int, ...]) -> Degrees:
-        """Return for each cell of these columns whether it fulfils an expression: 1 or -1; 0 where nobody knows."""
+        """Return for each cell of these columns whether it satisfies an expression: 1, -1, or 0 where it is unknown."""
 
         def compare(comparison: Comparison) -> Degrees:
             truth = truth_by_cell(comparison, self._cells[comparison.column])
@@ -141,7 +141,7 @@ class Constraints:
         return evaluate_expression(part, compare)
 
     def _check_numbers(self, balance: Balance) -> None:
-        """Refuse to add up what is no number, and dates that are not counted alike."""
+        """Refuse sums of columns that are not numeric, and of dates in different units."""
         kinds = [self._cells[name] for name, _ in balance.factors]
         for (name, _), cells in zip(balance.factors, kinds, strict=True):
             if not isinstance(cells, NumberCells):
@@ -159,7 +159,7 @@ class Constraints:
         return [Balances([tied[index] for index in part], numbers, self._numbers) for part in parts]
 
     def _group(self, tables: Sequence[Table]) -> Table:
-        """Return the columns that tables share, and which of their cells none of them rules out."""
+        """Return the columns of these tables together, and the mask of their cells that no table excludes."""
         columns = tuple(sorted({column for names, _ in tables for column in names}))
         mask = np.ones(self._shape(columns), dtype=np.bool_)
         for members, ruled_out in tables:
@@ -173,7 +173,7 @@ class Constraints:
         return columns, mask
 
     def _shape(self, columns: Sequence[int]) -> list[int]:
-        """Return how many cells each of these columns has, or refuse too many of them together."""
+        """Return the number of cells of each of these columns; refuse too large a table."""
         shape = [self._sizes[column] for column in columns]
         if math.prod(shape) > _MOST_CELLS:
             raise Infeasible(
@@ -187,7 +187,7 @@ class Constraints:
 
 
 def check_comparison(comparison: Comparison, cells: Cells) -> None:
-    """Refuse to compare a column with what it does not hold."""
+    """Refuse a comparison of a column with a constant of another type."""
     column, constant = comparison.column, comparison.constant
     if isinstance(cells, DateCells):
         raise InvalidInput(f"column {column!r} holds dates: numbers and categories are compared with constants")
@@ -202,7 +202,7 @@ def check_comparison(comparison: Comparison, cells: Cells) -> None:
 
 
 def truth_by_cell(comparison: Comparison, cells: Cells) -> Degrees:
-    """Return for each cell of a column whether it fulfils a comparison: of the cell "other" nobody knows."""
+    """Return for each cell of a column whether it satisfies a comparison; the cell "other" is unknown."""
     check_comparison(comparison, cells)
     truth = np.full(cells.size, -1, dtype=np.int8)
     if isinstance(cells, NumberCells):
@@ -215,7 +215,7 @@ def truth_by_cell(comparison: Comparison, cells: Cells) -> Degrees:
 
 
 def _truth_of_numbers(comparison: Comparison, cells: NumberCells) -> Degrees:
-    """Return for each cell of numbers whether all of them fulfil a comparison, 1, or none, -1; some are refused."""
+    """Return 1 for each cell whose numbers all satisfy a comparison, -1 where none does; refuse a mixed cell."""
     end, cuts = float(comparison.constant), np.array(cells.values)
     low, below = np.array([-math.inf, *cuts]), np.nextafter(cuts, -math.inf)
     top = np.array([*(np.minimum(below, cuts - 1) if holds_whole_numbers(cells) else below), sys.float_info.max])
@@ -238,7 +238,7 @@ def _along(values: Any, axis: int, axes: int) -> Any:
 
 
 def _together(sets: Sequence[set[int]]) -> Iterator[list[int]]:
-    """Yield the places of sets that are connected by what they share."""
+    """Yield the indices of the connected components of sets that share elements."""
     remaining = list(range(len(sets)))
     while remaining:
         part = [remaining.pop(0)]

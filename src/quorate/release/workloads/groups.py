@@ -33,7 +33,7 @@ class GroupedWorkload(BoundWorkload):
 
 
 def _select(columns: Columns, column: str, by: Sequence[str], noun: str) -> tuple[Columns, int]:
-    """Return the columns of groups with the column itself, and how many groups there are."""
+    """Return the group columns with the column itself, and the number of groups."""
     chosen = columns.select([*by, column])
     groups = math.prod(chosen.sizes[:-1])
     check_cells(chosen.cells[column].size * groups, f"{noun} of {column!r} by {len(by)} columns")
@@ -43,7 +43,7 @@ def _select(columns: Columns, column: str, by: Sequence[str], noun: str) -> tupl
 class LineWorkload(GroupedWorkload):
     """For each group, the records below each cut of a column of numbers, or between each two.
 
-    Each group is a line of its own, with the cells of the column, that for no number among them.
+    Each group is a separate line with the cells of the column, including the cell for missing numbers.
     """
 
     queries: Prefixes | Ranges
@@ -54,13 +54,13 @@ class LineWorkload(GroupedWorkload):
             raise InvalidInput(f"{kind} are of a column of numbers or dates, which {column!r} is not; use marginals")
         chosen, groups = _select(columns, column, by, kind)
         self.kind, self._cuts, self._line = kind, cells.values, cells
-        self._plain = Ranges(cells.line)  # those of one group, without what is no number
+        self._plain = Ranges(cells.line)  # ranges of one group, without the cell for missing numbers
         self._queries_per_group = cells.line if kind == "thresholds" else self._plain.count
         queries = (Prefixes if kind == "thresholds" else Ranges)(cells.size, groups)
         super().__init__(chosen, column, by, queries, self._queries_per_group * groups)
 
     def parts(self, numbers: ArrayLike) -> tuple[Whole, Whole]:
-        """Return the prefix of a group's line that each threshold is, or the range that each range is."""
+        """Return the prefix of a group's line for each threshold, or the engine's range for each range."""
         wanted = np.asarray(numbers, dtype=np.int64)
         nothing = wanted == NOTHING
         group, index = np.divmod(np.where(nothing, 0, wanted), self._queries_per_group)
@@ -81,7 +81,7 @@ class LineWorkload(GroupedWorkload):
         return self._number_run(group, first, last)
 
     def _bracket(self, request: Any) -> Between | None:
-        """Return the cells that lie within the ends as a whole, and those that also lie there in part."""
+        """Return the cells entirely within the ends, and those that also overlap them in part."""
         if not isinstance(request, Mapping):
             return None
         group, ends = self._read_request(request)
@@ -121,7 +121,7 @@ class LineWorkload(GroupedWorkload):
         return group * self._queries_per_group + index
 
     def even_columns(self, below: Floats, cells: int) -> Columns:
-        """Return the column with cuts that split the records evenly, given the shares below all cuts and at all."""
+        """Return the column with cuts that split the records evenly, from the shares below all cuts and in total."""
         if self.kind != "thresholds" or self.by:
             raise InvalidInput("quantiles are read off thresholds of one column, without groups")
         rising = np.maximum.accumulate(below[:-1])
@@ -145,7 +145,7 @@ class LineWorkload(GroupedWorkload):
         return cell + (below > 0.5 or (below > 0.0 and cell == 0))
 
     def _locate(self, end: float) -> tuple[int, float]:
-        """Return the cell that an end lies in, and which share of it lies below: 0 at a cut, a half in an open cell."""
+        """Return the cell of an end, and the share of the cell below it: 0 at a cut, a half in an open cell."""
         cuts = np.array(self._cuts)
         if math.isinf(end):
             return (0, 0.0) if end < 0 else (cuts.size + 1, 0.0)
@@ -165,7 +165,7 @@ class LineWorkload(GroupedWorkload):
         return tidy_name(" and ".join(texts), {**groups, self.column: name})
 
     def _name_run(self, first: int, last: int) -> tuple[str, str]:
-        """Return the name of a run of cells, and the comparison that says it."""
+        """Return the name of a run of cells, and its comparison."""
         cuts, column = self._cuts, self.column
         lower, upper = first > 0, last < len(cuts)
         low = self._line.format_number(cuts[first - 1]) if lower else ""
@@ -184,8 +184,8 @@ class LineWorkload(GroupedWorkload):
 class HierarchyWorkload(GroupedWorkload):
     """Every node of a hierarchy in each group; the answers of a level add up to those of the level above.
 
-    A query says the group and a node, of any level: `{"county": "north", "sex": "f"}`. Without the group it is the sum
-    over all groups, and without the node the group itself.
+    A query names the group and a node of any level: `{"county": "north", "sex": "f"}`. Without the group it is the sum
+    over all groups, and without the node the whole group.
     """
 
     queries: Levels

@@ -1,4 +1,4 @@
-"""All marginals of some order, and which of their errors is to be small."""
+"""All marginals of some order, and the error that they minimise."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ _ERRORS: tuple[Errors, ...] = ("largest", "mean", "weighted")
 
 
 class MarginalWorkload(BoundWorkload):
-    """Every cell of the table of each `order` columns, the cells of what is not declared among them."""
+    """Every cell of the table of each `order` columns, including the cells for undeclared values."""
 
     queries: Marginals
 
@@ -27,7 +27,7 @@ class MarginalWorkload(BoundWorkload):
         if self.order > len(columns.names):
             raise InvalidInput(f"marginals of {order} columns need as many columns, not {len(columns.names)}")
         cells = cells_of_orders(columns.sizes, self.order)[self.order]
-        if cells > MOST_LISTED:  # before any is listed
+        if cells > MOST_LISTED:  # checked before any query is listed
             raise Infeasible(
                 f"all marginals of {order} of these {len(columns.sizes)} columns are {cells} queries, above "
                 f"{MOST_LISTED}; take a lower order, fewer columns or fewer cells of each"
@@ -86,9 +86,9 @@ class MarginalWorkload(BoundWorkload):
 
 
 def cells_of_orders(sizes: Sequence[int], order: int) -> list[int]:
-    """Return how many cells all marginals of no column, of one, and so on up to `order` have.
+    """Return the total number of cells of all marginals of each order from 0 to `order`.
 
-    They are symmetric polynomials of the sizes: no marginal is listed.
+    They are symmetric polynomials of the sizes, so that no marginal is listed.
     """
     sums = [1] + [0] * order
     for size in sizes:
@@ -100,7 +100,7 @@ def cells_of_orders(sizes: Sequence[int], order: int) -> list[int]:
 def weigh_queries(
     domain: Domain, error: str, weights: Mapping[Any, float] | None = None, target: str | None = None
 ) -> Queries:
-    """Return the queries of a domain with the error that is to be small, from public values alone.
+    """Return the queries of a domain with the error to minimise, from public values alone.
 
     `weights` has the weight of each marginal with a column, by its name, or of one marginal, by the names of its
     columns; those that are not named have 1. `target` is a column that a model is to predict.
@@ -127,7 +127,7 @@ def weigh_queries(
 
 
 def _importance(clique: set[int], factors: Sequence[tuple[set[int], float]]) -> float:
-    """Return the weight of a marginal: the product of those of its columns, and of its own."""
+    """Return the weight of a marginal: the product of its own weight and those of its columns."""
     chosen = (factor for columns, factor in factors if columns == clique or (len(columns) == 1 and columns <= clique))
     return math.prod(chosen, start=1.0)
 
