@@ -40,9 +40,9 @@ class Test:
     by_values
         The values of that column, separated by commas; read from the schema if it declares them.
     max_error
-        The test passes if the whole interval of the error lies at or below this share.
+        The test passes if the upper end of the error's interval is at most this share.
     min_auc
-        The test passes if the whole interval of the area under the curve lies at or above this share.
+        The test passes if the lower end of the interval of the area under the curve is at least this share.
     report
         An HTML page to write, with the figures and a plot of the calibration.
     json
@@ -122,7 +122,7 @@ def _open_tested(test: Test, tables: Tables, trusted: list[str] | None) -> tuple
 
 
 def open_published(path: Path, tables: Tables, *, option: str) -> tuple[PublishedFolder, Tables]:
-    """Open the folder of a published model, by whose schema the tables are read unless another is named."""
+    """Open the folder of a published model. Its schema reads the tables unless another is named."""
     folder = open_folder(path)
     if not isinstance(folder, PublishedFolder) or folder.kind == "query release":
         why = "" if isinstance(folder, PublishedFolder) else ", which answers from a budget and is not published"
@@ -136,7 +136,7 @@ def open_published(path: Path, tables: Tables, *, option: str) -> tuple[Publishe
 
 
 def check_columns(folder: PublishedFolder, schema: Schema) -> None:
-    """Refuse a table that is encoded otherwise than what the published model was trained on."""
+    """Refuse a table whose encoding differs from the training data of the published model."""
     trained = folder.schema()
     if trained is not None and list(trained.columns.items()) != list(schema.columns.items()):
         raise InvalidInput(f"the {folder.kind} was trained on columns that are encoded differently; omit --schema")
@@ -176,7 +176,7 @@ def _read_by_model(folder: PublishedFolder, model: Any, tables: Tables) -> Data:
 
 
 def _with_rows(data: Data, rows: Any, tables: Tables) -> Data:
-    """Return data without a schema, whose rows are encoded already."""
+    """Return rows that are already encoded as data without a schema."""
     schema = Schema({data.label: Number()}, groups=tables.groups)
     data.X, data.units = rows, None if tables.groups is None else schema.units(data.records)
     return data

@@ -1,4 +1,4 @@
-"""`quorate doctor`: what is installed, and whether randomness, clock and disk of this machine are sound."""
+"""`quorate doctor`: checks of the installation, the randomness, the clock and the disk of this machine."""
 
 import os
 import platform
@@ -29,7 +29,7 @@ _SHARED_SYSTEMS = ("nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "9p")
 
 @dataclass(frozen=True)
 class Finding:
-    """What was checked, with the verdict."""
+    """The subject of a check and its verdict."""
 
     subject: str
     verdict: Verdict
@@ -37,7 +37,7 @@ class Finding:
 
 
 def doctor(*, json: AsJson = False) -> int:
-    """Report what is installed, which extras are missing, and whether this machine is sound. Exit code 1 if not."""
+    """Check the installation, its extras, and this machine. Exit code 1 if the machine is unsound."""
     findings = [*_packages(), *_machine()]
     sound = not any(finding.verdict == "unsound" for finding in findings)
     if json:

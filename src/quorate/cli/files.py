@@ -105,7 +105,7 @@ def demo(
     records
         How many visits the clinic has, about five for every three people. The person is the privacy unit.
     queries
-        How many queries are asked.
+        The number of queries.
     epsilon
         The total privacy loss allowed.
     delta
@@ -119,7 +119,7 @@ def demo(
     check_delta(delta)
     records, queries = check_count("records", records), check_count("queries", queries)
     check_report(out)
-    from quorate.report.demo import run_job  # only now: what it needs takes a second to load
+    from quorate.report.demo import run_job  # Its imports take a second, so only this command loads them.
 
     console = Console(quiet=json, highlight=False)
     with progress("running the example", left="Interrupted: nothing private was read."):

@@ -148,7 +148,7 @@ def _save(fitted: Fitted, out: Path) -> None:
 
 
 def _bill(model: Any, data: Data) -> dict[str, Any]:
-    """Return what is told of a fitted model."""
+    """Return the facts about a fitted model."""
     best = getattr(model, "best_estimator_", model)  # of a search
     bill: dict[str, Any] = {"label": data.label}
     for path, name in _FIGURES.items():
@@ -174,10 +174,10 @@ def _bill(model: Any, data: Data) -> dict[str, Any]:
 
 
 def _epsilons(model: Any) -> dict[str, Any]:
-    """Return the guarantee in numbers, and what is spent of it."""
-    if hasattr(model, "gamma"):  # stable: each answer adds to delta, and there is no epsilon
+    """Return the guarantee in numbers, and the spent part of it."""
+    if hasattr(model, "gamma"):  # Each answer of a stable model adds to delta alone.
         return {"epsilon": None, "delta": model.spent_delta()}
-    if hasattr(model, "cutoff_epsilon"):  # everlasting: the budget is that of a phase
+    if hasattr(model, "cutoff_epsilon"):  # An everlasting model has a budget per phase.
         return {"epsilon": model.terms_.training.epsilon, "delta": model.terms_.training.delta}
     epsilon, delta = getattr(model, "epsilon_", model.epsilon), getattr(model, "delta_", getattr(model, "delta", 0.0))
     spent = getattr(model, "spent_epsilon_", None) or _find_figure(model, "spent_epsilon")

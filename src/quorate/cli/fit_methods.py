@@ -64,7 +64,7 @@ _HELPS = {
 
 @dataclass(frozen=True)
 class Method:
-    """A subcommand of `quorate fit`: an estimator, or several of which the given options choose one."""
+    """A subcommand of `quorate fit`: an estimator, or several estimators among which the options choose."""
 
     help: str
     estimators: tuple[str, ...]
@@ -168,7 +168,7 @@ Example: `quorate fit search visits.csv --label outcome --public survey.csv --cu
         defaults={"cuts": "1,2,4,8", "scoring": "accuracy"},
         helps={
             "cuts": "The numbers of parts to try for cutting numbers, separated by commas.",
-            "scoring": "What the best model has most of; roc_auc is the noisiest.",
+            "scoring": "The score that selects the model; roc_auc is the noisiest.",
         },
         title="A linear model",
         proofs="linear",

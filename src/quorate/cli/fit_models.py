@@ -38,7 +38,7 @@ from quorate.tables.reading import DEFAULT_READING
 
 TARGET_FILE = "target.txt"  # in the folder of neighbours: the column of the numbers to predict
 _CHUNK = 10  # units of an everlasting teacher without a plan
-_PROBES = 100  # public points that are asked when a phase opens, and show its drift
+_PROBES = 100  # Public points queried at the start of a phase, to show its drift.
 
 
 @dataclass
@@ -187,7 +187,7 @@ def _plan_everlasting(arguments: Mapping[str, Any], data: Data) -> tuple[dict[st
             epsilon=epsilon,
             delta=arguments["delta"],
         )
-    except InvalidInput:  # no sample, or one that is too small
+    except InvalidInput:  # The sample is missing or too small.
         return chosen, None
     return {"chunk": plan.chunk, "no_quorums": plan.no_quorums if no_quorums == "auto" else no_quorums}, plan
 
@@ -269,7 +269,7 @@ def linear_arguments(name: str, data: Data, settings: Mapping[str, Any], *, is_l
 
 
 def _crosses(text: str, schema: Schema) -> list[tuple[int, ...]] | None:
-    """Return the pairs of encoded columns that stand for pairs of columns of the table."""
+    """Return the pairs of encoded columns for pairs of columns of the table."""
     if not text:
         return None
     positions: dict[str, list[int]] = {}
@@ -309,7 +309,7 @@ def _declare_columns(schema: Schema) -> list[Any]:
 
 
 def named_curves(curves: tuple[Curve, ...], schema: Schema) -> tuple[Curve, ...]:
-    """Return the curves with the names of the table's columns, and numbers as they stand in the table."""
+    """Return the curves with the names and the units of the table's columns."""
     features = [
         (column, name, kind if name == column else None)
         for column, kind in schema.columns.items()

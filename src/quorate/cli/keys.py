@@ -52,7 +52,7 @@ class Limits:
     "The share of the whole budget that it may spend, from 0 to 1. Shares may add up to more than 1."
 
     def changes(self, lift: Collection[str] = ()) -> dict[str, Any]:
-        """Return the limits that were given, and None for those to lift."""
+        """Return the limits from the options, with None for limits to lift."""
         return {name: value for name, value in asdict(self).items() if value is not None} | dict.fromkeys(lift)
 
 
@@ -67,7 +67,7 @@ class KeyLimits(Limits):
     "The number of days, from now, after which it expires."
 
     def changes(self, lift: Collection[str] = ()) -> dict[str, Any]:
-        """Return what was given, and None for limits to lift."""
+        """Return the settings from the options, with None for limits to lift."""
         days = self.expires
         if days is not None and not 0 < days < 36525:
             raise InvalidInput(f"--expires must be a number of days above 0, got {days!r}")
@@ -163,7 +163,7 @@ def _project(
 
 @keys.command(name="list")
 def _list(model: ModelPath, *, json: AsJson = False) -> int:
-    """List the keys: their names, what they may do, and what they have asked."""
+    """List the keys: their names, scopes and use."""
     with opened_ledger(model) as ledger:
         view = ledger.view()
         figures = [key_figures(key, view) for key in view.keys]

@@ -1,4 +1,4 @@
-"""Show, verify, compact, export, move or restore what a model has spent; open an account for several."""
+"""Show, verify, compact, export, move or restore the ledger of a model; open an account for several models."""
 
 import json as jsons
 import math
@@ -59,7 +59,7 @@ def _ledger_figures(model: Path, view: LedgerView) -> dict[str, Any]:
         "keys": [key_figures(key, view) for key in view.keys],
         "projects": [{"name": project.name} | share_figures(project, view) for project in view.projects],
     }
-    phase = getattr(view, "phase", None)  # of an everlasting model; whoever holds the folder is the owner
+    phase = getattr(view, "phase", None)  # Of an everlasting model. The holder of the folder is the owner.
     return figures | ({} if phase is None else {figure: getattr(phase, name) for name, figure in _PHASE.items()})
 
 

@@ -1,4 +1,4 @@
-"""`quorate look`: what a table would be read as, for its owner alone, and the schema that it writes."""
+"""`quorate look`: a preview of a table for its owner alone, and the schema that it writes."""
 
 from json import dumps
 from pathlib import Path

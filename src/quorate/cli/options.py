@@ -1,4 +1,4 @@
-"""Types that options of several commands share, what their words stand for, and which options go together.
+"""Types that options of several commands share, the meanings of their words, and checks of their combinations.
 
 An option that was given and that nothing would read is refused, not passed over in silence.
 """
@@ -131,7 +131,7 @@ def extra_needed(extra: str, what: str) -> Iterator[None]:
 
 
 def use_device(device: Device) -> None:
-    """Count on this device, in this process and in those that it starts, wherever a model does not say."""
+    """Set the default device for counting, in this process and its children."""
     from quorate.compute.learners.backends import choose_backend
 
     choose_backend(device)

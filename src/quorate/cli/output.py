@@ -25,7 +25,7 @@ from quorate.report import check_installed
 from quorate.tables import read_table
 
 _SHOWN_ROWS = 20
-_LEAST_WIDTH = 10  # of a column whose texts are longer
+_LEAST_WIDTH = 10  # The least width of a column with longer texts.
 _TITLE_WIDTH = 76  # up to which a title is not broken
 _PLURALS = {"score": "scores", "set": "sets", "low": "lows", "high": "highs"}
 _SHOWN = {
@@ -104,9 +104,9 @@ def readable(value: Any) -> Any:
 
 @contextmanager
 def printed_aside() -> Iterator[None]:
-    """Send to standard error what is printed meanwhile, also by other threads and by processes that are started.
+    """Redirect standard output to standard error, also for other threads and for child processes.
 
-    Standard output is for what a command was asked for. Ray prints there from a thread of its own.
+    Standard output is for the result of a command. Ray prints there from its own thread.
     """
     sys.stdout.flush()
     with redirect_stdout(sys.stderr), ExitStack() as stack:
@@ -135,7 +135,7 @@ def check_apart(private: Path, public: Path | None) -> None:
 
 
 def check_report(path: Path | None, *, inputs: Iterable[Path | None] = ()) -> None:
-    """Refuse a report that could not be written, if one is asked for, before anything is done for it."""
+    """Refuse an unwritable path of a requested report before the work for it begins."""
     if path is not None:
         check_new_file(path, inputs=inputs)
         check_installed()
@@ -282,7 +282,7 @@ def to_csv(rows: Iterable[Mapping[str, Any]], names: Sequence[str], *, full: boo
 
 
 def write_file(path: Path, content: str | bytes) -> None:
-    """Write all of it or nothing: what is written can be asked for again."""
+    """Write the answers completely or not at all; a repeated call gets the same answers."""
     beside = path.with_name(f".{path.name}.part")
     try:
         beside.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)

@@ -1,4 +1,4 @@
-"""`quorate plan`: what is achievable, with alternatives and published bounds, before any record is read."""
+"""`quorate plan`: the achievable answers, with alternatives and published bounds, before any record is read."""
 
 from json import dumps
 from pathlib import Path
@@ -56,7 +56,7 @@ def read_votes(path: Path) -> NDArray[np.int64]:
     )
 )
 def plan(*, json: AsJson = False, **settings: Any) -> int:
-    """Show what is achievable before any private record is read. Exit code 1 if it is less than asked for.
+    """Show the achievable answers before any private record is read. Exit code 1 if they miss the requirements.
 
     Example: `quorate plan --records 100000 --queries 10000 --disagreement 0.05`
     """

@@ -153,7 +153,7 @@ def _spending(model: Any) -> dict[str, Any]:
 
 
 def _extra_columns(model: Any, rows: Any) -> dict[str, list[Any]]:
-    """Return what a published model gives beside its answers: sets, the ends of intervals, or probabilities."""
+    """Return the further outputs of a published model: sets, the ends of intervals, or probabilities."""
     if hasattr(model, "predict_set"):
         return {"set": [model.classes_[row].tolist() for row in model.predict_set(rows)]}
     if hasattr(model, "predict_interval"):
@@ -221,7 +221,7 @@ def _read_queries(
 
 
 def rows_of_model(folder: Folder, table: Any, *, role: Literal["private", "query"] = "query") -> Any:
-    """Return rows as a model without a schema takes them: a frame like that of the fit, or numbers."""
+    """Return rows for a model without a schema: a frame with the columns of the fit, or numbers."""
     manifest = folder.manifest
     if manifest.get("form") is not None:
         return FrameFormat.from_document(manifest["form"]).read(table, role=role)
@@ -246,7 +246,7 @@ def _budget_warning(model: Any, rows: NDArray[np.float64], caller: str) -> str |
 
 
 def _write_report(model: Any, replies: Replies, spent_before: float, path: Path) -> None:
-    """Write a page of what was released, for readers who may see the answers."""
+    """Write a report page of the released answers, for readers who may see them."""
     counts = Counter(
         str(label) for label, outcome in zip(replies.labels, replies.outcomes, strict=True) if outcome == "answered"
     )

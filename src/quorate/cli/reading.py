@@ -216,7 +216,7 @@ def target_column(records: Any, name: str) -> Any:
 
 
 def _check_public_numbers(public: Any, name: str) -> None:
-    """Refuse a target of which the public table, if it has that column, shows not one number."""
+    """Refuse a target whose public column, if there is one, has no number."""
     if public is not None and name in public.column_names:
         values = read_numbers(open_columns(public, [name], source="the public table")[name])
         if values.size and np.isnan(values).all():
@@ -229,7 +229,7 @@ def _check_public_numbers(public: Any, name: str) -> None:
 def _read_features(
     tables: Tables, *, targets: Sequence[str] = (), leave_ids: bool = False, is_learned: bool
 ) -> tuple[Any, Any, Schema]:
-    """Read both tables, tell the owner what is odd in the records, and return the schema without the targets."""
+    """Read both tables, warn the owner of problems in the records, and return the schema without the targets."""
     irregularities = Irregularities()
     records = tables.read(irregularities)
     if leave_ids and tables.schema is None:
@@ -326,7 +326,7 @@ def check_column_names(records: Any, **options: Sequence[str | None]) -> None:
 
 
 def charge_and_fit(model: Any, account: Path | None, *records: Any, **options: Any) -> Any:
-    """Fit a model, and charge the account before that, if there is one."""
+    """Charge the account, if any, then fit a model."""
     warn_of_delta(getattr(model, "delta", 0.0), records[0], options.get("groups"))
     if account is None:
         return model.fit(*records, **options)
@@ -337,7 +337,7 @@ def charge_and_fit(model: Any, account: Path | None, *records: Any, **options: A
 
 
 def warn_of_delta(delta: float, rows: Any, groups: Any) -> None:
-    """Warn of a delta that promises nothing to a few of so many units, whose number is public."""
+    """Warn of a delta that is too large for the public number of units to protect each of them."""
     units = len(rows) if groups is None else len(set(groups))
     if 0 < delta < 1 and delta * units >= 1:
         warnings.warn(

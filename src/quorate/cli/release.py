@@ -171,7 +171,7 @@ class ReleaseOptions(FileOptions):
         return {"left_out": split_list(self.leave_out), "groups": self.groups, **self.file_settings()}
 
     def declared_columns(self) -> Columns | None:
-        """Return what the file of --columns declares."""
+        """Return the declarations of the file of --columns."""
         return None if self.columns is None else Columns.load(self.columns, leave_out=split_list(self.leave_out))
 
     @property
@@ -279,7 +279,7 @@ def _publish(
 
 
 def _measure_utility(release: QueryRelease, options: ReleaseOptions) -> dict[str, Any]:
-    """Write the report, and return or print the utility, as far as either is asked for."""
+    """Write the report and return or print the utility, each if its option is given."""
     utility = simulate_utility(release) if options.utility else None
     if options.report is not None:
         write_release_report(release, options.report, utility)
@@ -323,7 +323,7 @@ def _begin_growing(subject: Subject, table: Path, options: ReleaseOptions, setti
 
 
 def _continue_growing(table: Path, options: ReleaseOptions) -> int:
-    """Make an update of the release in a folder, or answer one that was made before as it was."""
+    """Make an update of the release in a folder, or repeat the answers of an earlier one."""
     assert options.growing is not None
     folder = open_folder(options.growing)
     growing = load(folder, kind="growing release")

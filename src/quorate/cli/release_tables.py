@@ -65,7 +65,7 @@ class Subject:
         return cls(Boxes(len(names)) if kind == "boxes" else Halfspaces(len(names)), names, **settings)
 
     def read_private(self, path: Path, *, lasting: bool = False) -> tuple[Any, Any]:
-        """Return the private records, and whose they are where a column says so, by `lasting` names if others follow.
+        """Return the private records and, with a column of people, their names, by `lasting` names if updates follow.
 
         A column to leave out that no table has is refused: the column that was meant would be released.
         """
@@ -91,7 +91,7 @@ class Subject:
         return self._records(read_table(path, role="public", encoding=self._file_settings.get("encoding")))
 
     def _records(self, table: Any) -> Any:
-        """Return a table as the release takes it: its columns, or those of points, with NaN for non-numbers."""
+        """Return the columns of a table for the release, or its points with NaN for non-numbers."""
         self._seen |= set(table.column_names)
         if not self.names:
             unread = {*self.left_out, self.groups}
@@ -100,7 +100,7 @@ class Subject:
 
 
 def refuse_undeclared(domain: Domain, private: Any) -> None:
-    """Refuse a private table with columns that nobody has declared: they would be left out in silence."""
+    """Refuse a private table with undeclared columns, which would otherwise be dropped in silence."""
     if unread := domain.unread(private):
         raise InvalidInput(
             f"the private table has columns that are neither declared (--columns) nor public: "
@@ -130,7 +130,7 @@ def ask_release(
     caller: str = "",
     as_json: bool,
 ) -> int:
-    """Ask the release of a folder: one that was published, or one that pays from its budget."""
+    """Query the release of a folder: a published one, or one that pays from its budget."""
     if out is not None:
         check_new_file(out, inputs=[folder.path / "manifest.json"])
     if folder.kind == "online release":
@@ -247,7 +247,7 @@ def write_table(path: Path, table: Any, *, rows: Sequence[dict[str, Any]] | None
 
 
 def warn_of_moved_cuts(domain: Domain, queries: Sequence[Any]) -> None:
-    """Print which queries are asked at other cuts than they were given, where each is one of the workload."""
+    """Print the queries that were moved to other cuts, if every query is in the workload."""
     descriptions = domain.describe(domain.find(queries), queries) if queries else []
     _print_moves([(row["asked"], f"at the nearest cut: {row['query']}") for row in descriptions if "asked" in row])
 

@@ -89,7 +89,7 @@ def _warn_of_silence(seconds: float) -> Iterator[None]:
 
 
 def _as_texts(table: Table, model: Any) -> Table:
-    """Return a file's texts as a model without a schema takes them; one with a schema knows itself what is missing."""
+    """Return a file's texts for a model without a schema; a model with a schema defines missing values itself."""
     if "missing_texts" in model.get("parameters", {}):
         return table
     columns = {}
@@ -100,7 +100,7 @@ def _as_texts(table: Table, model: Any) -> Table:
 
 
 def _read_key(path: Path | None) -> str | None:
-    """Return the key in a file that nobody else may read; None where no file is named: then the environment has it."""
+    """Return the key from a file that only its owner may read, or None without a file to use the environment's key."""
     if path is None:
         return None
     if os.stat(path).st_mode & (stat.S_IRWXG | stat.S_IRWXO):
@@ -112,7 +112,7 @@ def _read_key(path: Path | None) -> str | None:
 
 
 def _server_options() -> Iterator[inspect.Parameter]:
-    """Yield the settings of a server as options, each of which an environment variable may give."""
+    """Yield the settings of a server as options, each with its environment variable."""
     with suppress(ModuleNotFoundError):  # `serve` says what to install
         from quorate.service import Settings
 

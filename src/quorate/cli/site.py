@@ -29,7 +29,7 @@ Corrupt = Annotated[
 
 
 def _sites() -> Any:
-    """Return the package, or say what it needs."""
+    """Return the package, or raise an error that names its missing extra."""
     with extra_needed("sites", "a federation"):
         import cryptography  # noqa: F401
         import httpx  # noqa: F401
@@ -150,7 +150,7 @@ def _address(text: str) -> "tuple[str, Card]":
 
 
 def _schema_file(schema: Path | None, digest: str) -> dict[str, bytes] | None:
-    """Return the schema for the coordinator's folder, if it is the one by which the sites encode."""
+    """Return the schema for the coordinator's folder, or refuse one that differs from that of the sites."""
     from hashlib import sha256
 
     from quorate.tables import SCHEMA_FILE

@@ -123,7 +123,7 @@ def start(
 
 
 def _ask_questions(records: Any, options: Mapping[str, Any], *, is_terminal: bool) -> dict[str, Any]:
-    """Return the answers to the five questions: those of options, and those that are typed."""
+    """Return the answers to the five questions, from options or from the terminal."""
     names = records.column_names
 
     def parse_column(text: str) -> str:
@@ -189,7 +189,7 @@ def _parse_file(text: str) -> Path | None:
 
 
 def _describe(records: Any, source: TableFile, *, public: Path | None, schema: Path | None, classes: str | None) -> Job:
-    """Return what the answers say, with what follows from the tables."""
+    """Return the job from the answers and the tables."""
     assert source.label is not None
     label, groups, names = source.label, source.groups, records.column_names
     label_classes = _read_classes(records, label) if classes is None else tuple(split_list(classes))

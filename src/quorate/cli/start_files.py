@@ -14,7 +14,7 @@ from quorate.tables.dates import date_of
 from quorate.tables.results import Table, make_table, write_csv
 
 _EXAMPLES = 5  # queries to ask first
-_FEWEST_TESTED_UNITS = 200  # of which a quarter is enough for a test
+_FEWEST_TESTED_UNITS = 200  # A quarter of them is enough for a test.
 _CLASSES_COMMENT = """\
 # The classes were read from the records: which of them occur is public with the model, and its claim
 # says so. Name all that may occur (--classes, classes=), whether or not they do, to keep that private.
@@ -23,7 +23,7 @@ _CLASSES_COMMENT = """\
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What the answers to `quorate start` say, what follows from the tables, and which method the plan takes."""
+    """The answers to `quorate start`, the facts of the tables, and the method of the plan."""
 
     source: TableFile
     label: str
@@ -85,7 +85,7 @@ class Job:
         return [fit, ["predict", str(self.out / "model"), str(self.out / "questions.csv")]]
 
     def lines(self) -> list[str]:
-        """Return the commands as they are typed."""
+        """Return the shell commands."""
         return [shlex.join(["quorate", *words]) for words in self.words()]
 
     def run(self) -> int:
@@ -108,7 +108,7 @@ def write_start(job: Job, names: Sequence[str]) -> None:
 
 
 def _example_queries(job: Job, names: Sequence[str]) -> Table:
-    """Return queries to ask first, made of public things alone: no private row is asked about."""
+    """Return example queries from public values alone; no query copies a private row."""
     if job.public_rows is not None:
         return job.public_rows.slice(0, _EXAMPLES)
     if job.schema is None:

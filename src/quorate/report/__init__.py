@@ -1,6 +1,6 @@
-"""One page about what was promised, planned, asked, answered and paid: public or released values only.
+"""Report pages on the guarantee, the plan, the queries, the answers and the cost, from public or released values only.
 
-    ReportData      what a page may show
+    ReportData      the values that a page may show
     write_report    the page: one HTML file that loads nothing
 
 The page is made with matplotlib and jinja2, the optional extra `quorate[report]`.

@@ -1,4 +1,4 @@
-"""What a report may show, and where its claims can be checked: the proofs in the package, the software used."""
+"""The data of a report, and the evidence for its claims: the proofs in the package, the software used."""
 
 import math
 import platform
@@ -12,7 +12,7 @@ from quorate.models.linear.curves import Curve
 
 Points = tuple[tuple[float, float], ...]
 _BINS = 20
-_MECHANISMS = {  # what the proof of each proves: core/mechanisms/PROOF_<name>.md
+_MECHANISMS = {  # The statement of each proof core/mechanisms/PROOF_<name>.md.
     "quorum": "answers are free; each no-quorum costs a fixed price",
     "noisy_max": "what the name of the noisy winner costs, and no more",
     "noisy_shares": "what noisy shares of the vote cost, and all made of them",
@@ -117,7 +117,7 @@ class Agreement:
 
 @dataclass(frozen=True, slots=True)
 class ReportData:
-    """What a report may show: *public or released values only*.
+    """The data of a report: *public or released values only*.
 
     The caller vouches for the values. May stand here: parameters and plans made without private records; released
     answers and what can be counted from them (answers, no-quorums, labels); what the budget was charged for them, as
@@ -185,7 +185,7 @@ def _check_points(name: str, points: Iterable[Iterable[float]], width: int, shar
 
 
 def proofs_for(aggregator: str | None = None) -> dict[str, str]:
-    """Return the proofs that an answer of this aggregator rests on: file in the installed package, what it proves.
+    """Return the proofs behind an answer of this aggregator: files in the installed package with their statements.
 
     "linear", "release", "check" and "concepts" are for linear models, releases, private tests and classes of
     hypotheses.

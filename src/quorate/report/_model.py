@@ -1,4 +1,4 @@
-"""The page of a model: what was promised, planned, asked, answered and paid."""
+"""The page of a model: its guarantee, plan, queries, answers and cost."""
 
 import math
 import os
@@ -73,7 +73,7 @@ def render_report(data: ReportData) -> str:
 
 
 def _cards(data: ReportData) -> dict[str, str]:
-    """Return the few figures that stand on top."""
+    """Return the key figures at the top of the page."""
     cards = {}
     if data.spending:
         queries, spent = data.spending[-1]
@@ -87,7 +87,7 @@ def _cards(data: ReportData) -> dict[str, str]:
 
 
 def _plan_rows(plan: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the table of the plan, without what is empty, plotted or stated elsewhere on the page."""
+    """Return the table of the plan, without entries that are empty or shown elsewhere on the page."""
     return {
         _PLAN_WORDS.get(name, words(name)): words(value) if name == "aggregator" else _plan_value(name, value)
         for name, value in (plan or {}).items()
@@ -126,7 +126,7 @@ def _is_share(value: Any) -> bool:
 
 
 def _plot_spending(points: Points, claim: Claim) -> Plot:
-    """Return epsilon spent so far (ex post) over queries asked, with the line that it may not pass."""
+    """Return a plot of epsilon spent (ex post) over the queries, with the limit as a line."""
     queries, spent = zip(*(points if points[0][0] == 0 else [(0, 0.0), *points]), strict=True)
 
     def draw(axes: Any) -> None:

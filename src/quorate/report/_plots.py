@@ -47,9 +47,9 @@ _LABEL_WIDTH = 0.09  # of an axis: labels nearer than that touch
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """A plot with the words that stand for it where it cannot be seen. `source` says where its figures come from.
+    """A plot with a text alternative. `source` names the origin of its figures.
 
-    Where the drawing is `numbered`, its figures stand in it, and the words are for those who cannot see it alone.
+    A `numbered` drawing shows its figures, so its text alternative is for screen readers alone.
     """
 
     name: str

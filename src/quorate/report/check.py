@@ -17,7 +17,7 @@ _SOURCE = "held-out records, with noise"
 
 @dataclass(frozen=True, kw_only=True)
 class CheckReport:
-    """What the page shows: released figures alone."""
+    """The data of the page: released figures alone."""
 
     check: ModelCheck
     title: str = "A private test of a model"
@@ -31,7 +31,7 @@ class CheckReport:
 
     @property
     def notes(self) -> Sequence[str]:
-        """What a reader must know of the figures."""
+        """Notes for the interpretation of the figures."""
         return (
             f"{self.check.claim[0].upper()}{self.check.claim[1:]}.",
             f"Each interval covers with a probability of at least {percent(self.check.confidence, 0)}, by itself; it "

@@ -47,7 +47,7 @@ class _Visits(NamedTuple):
 
 
 class _Answers(NamedTuple):
-    """What was released, and after each batch the epsilon spent and the share of the batch that was answered."""
+    """The released answers, and after each batch the spent epsilon and the answered share of the batch."""
 
     labels: NDArray[Any]
     answered: NDArray[np.bool_]
@@ -59,7 +59,7 @@ class _Answers(NamedTuple):
 def run_job(
     *, records: int, queries: int, epsilon: float, delta: float, say: Callable[[str], object], step: Step
 ) -> ReportData:
-    """Do the whole job, and return what a report of it may show.
+    """Run the whole example, and return the data of its report.
 
     `say` is told in words what happens; `step` what is being done now, and for a long step its `share` done.
     """
@@ -154,7 +154,7 @@ def _ask(classifier: PrivateClassifier, X: NDArray[np.float64], step: Step) -> _
 
 
 def _ask_again(folder: Path, arrivals: _Visits, answers: _Answers) -> str:
-    """Load the saved model and repeat what was answered: the same answers come, and nothing is paid."""
+    """Load the saved model and repeat the queries: the answers are the same and cost nothing."""
     loaded, repeated = load(folder), np.flatnonzero(answers.answered)[:_AGAIN]
     spent = loaded.spent_epsilon()
     if not repeated.size:
@@ -211,6 +211,6 @@ def _accuracy(pilot: Pilot, planned: Plan, target: dict[str, Any]) -> Accuracy |
 
 
 def _alternatives(planned: Plan, target: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return what the other aggregators would be expected to give, with as many teachers."""
+    """Return the expected results of the other aggregators with the same number of teachers."""
     auto = plan(**target, teachers=planned.teachers).as_dict()
     return [other for other in (auto, *auto["candidates"]) if other["aggregator"] != planned.aggregator]

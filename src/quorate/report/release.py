@@ -1,7 +1,7 @@
-"""The page of a release, or of its plan: what was promised, what it costs, and how good it is on simulated records.
+"""The page of a release, or of its plan: its guarantee, its cost, and its accuracy on simulated records.
 
-Simulated records are synthetic ones, made of what was released: their true answers are known and nobody's secret, so
-that the engine can be run on them again, at several epsilons, and held against the truth. Nothing is spent.
+Simulated records are synthetic records from the release. Their true answers are not secret, so the engine can be run on
+them again at several epsilons and compared with the truth. This spends nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -49,7 +49,7 @@ _PATIENCE = 5.0  # seconds of a run that is repeated for the plot against epsilo
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseReport:
-    """What the page of a release may show: public and released values, and figures from simulated data.
+    """The data of a release's page: public and released values, and figures from simulated data.
 
     `truth` has (true share, answer, low, high) of simulated records, and `errors` (epsilon, largest error measured on
     simulated records, expected one). `engines` are (name, expected error), `answers` rows of the released table, of
@@ -276,7 +276,7 @@ def _answer_rows(answers: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
 
 
 def _plot_answers_or_columns(data: ReleaseReport) -> list[Plot]:
-    """Return what was released as bars: the columns one by one, or else the answers."""
+    """Return bars of the release: of its columns, or else of its answers."""
     if data.shares:
         return [
             plot_shares(f"column-{number}", f"Shares by {words(column)}", values)
@@ -286,7 +286,7 @@ def _plot_answers_or_columns(data: ReleaseReport) -> list[Plot]:
 
 
 def _plot_engines(engines: Sequence[tuple[str, float]], engine: str) -> Plot:
-    """Return the expected largest error of each engine, the smallest on top, with the one that is used marked."""
+    """Return the expected largest error of each engine, the smallest first, with the used engine marked."""
     ranked = [(words(name), error) for name, error in sorted(engines, key=lambda pair: pair[1])]
     used = words(engine)
 
