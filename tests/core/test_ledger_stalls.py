@@ -31,7 +31,7 @@ def test_a_probe_is_written_and_leaves_no_entry(on_disk):
 def test_a_probe_says_what_is_wrong_with_a_file(on_disk, tmp_path, monkeypatch, cause):
     with monkeypatch.context() as patch:
         if cause == "disk_full":
-            patch.setattr(store, "_ROOM", 2**80)
+            patch.setattr(store, "_LEAST_FREE_BYTES", 2**80)
         else:
             (tmp_path / "ledger.sqlite").rename(tmp_path / "elsewhere")
         with pytest.raises(LedgerRefused) as caught:

@@ -127,7 +127,7 @@ def test_reading_answers_by_hand():
         ({"class_weight": {"no": 1.0, "yes": -1.0}}, "2 positive numbers"),
         ({"class_weight": "fair"}, "class_weight must be one of auto, balanced"),
         ({"class_weight": "balanced", "estimator": GaussianNB()}, "GaussianNB takes no class_weight"),
-        ({"aggregator": "quorum"}, "'noisy_shares' alone"),
+        ({"aggregator": "quorum"}, "aggregator must be .* for scores"),
     ],
 )
 def test_settings_that_cannot_be_are_refused_before_anything_is_fitted(settings, text):

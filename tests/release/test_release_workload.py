@@ -291,7 +291,7 @@ def test_a_date_is_asked_for_its_own_cuts():
 
 def test_a_public_column_named_like_an_id_is_warned_of():
     public = {"patient_id": [1, 2, 3], "sex": ["f", "m", "f"]}
-    with pytest.warns(UserWarning, match=r"'patient_id' looks like a number .* and is released, at the cost of all"):
+    with pytest.warns(UserWarning, match=r"'patient_id' looks like the id .* and is released, at the cost of all"):
         Workload.marginals(1).bind(public)
     Workload.marginals(1).bind(public, {"patient_id": {"cuts": [2]}})  # who declares it means it
 

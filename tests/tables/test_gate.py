@@ -25,7 +25,7 @@ import quorate as qr
 from hostile_tables import BASES, ODD, READERS, REWRITING, SOURCES, broken_cells, packed
 from planted.gate import CELLS, classes_of_numpy, missing_labels_as_a_class, replaced_everywhere
 from quorate.auditing import entropy_tape
-from quorate.core.mechanisms import NoisyVectors, SparseHistogram
+from quorate.core.mechanisms import NoisyVector, NoisyVectors, SparseHistogram
 from quorate.models.predictors import labels as labels_module
 from quorate.models.predictors.labels import class_codes, declared_classes, target_numbers
 from quorate.models.students.points import labels_of
@@ -469,6 +469,14 @@ class _Replay:
         def release_within(cls, vectors, lists, **options):
             return self._told((lists, 2 * len(lists)), real_lists(cls, vectors, lists, **options))
 
+        real_tables = NoisyVector.release
+
+        def release_tables(vector, parts, *, budget=None):
+            drawn = real_tables(vector, parts, budget=budget)
+            pairs = zip(parts, vector.squared_sensitivities, drawn, strict=True)
+            return [self._told((np.asarray(part, dtype=np.float64), square), noisy) for part, square, noisy in pairs]
+
+        monkeypatch.setattr(NoisyVector, "release", release_tables)
         monkeypatch.setattr(NoisyVectors, "release", release)
         monkeypatch.setattr(SparseHistogram, "release_within", classmethod(release_within))
 
@@ -503,12 +511,18 @@ def _published(folder):
     return {key: value for key, value in manifest.items() if key not in ("created", "made", "saved")}, files
 
 
-def test_what_start_fits_and_publishes_depends_on_releases_alone(tmp_path, monkeypatch, capsys):
-    """Neighbours that are told the same noisy values get the same folder, byte for byte, and move what is paid for."""
+@pytest.mark.parametrize("tested", [False, True])
+def test_what_start_fits_and_publishes_depends_on_releases_alone(tested, tmp_path, monkeypatch, capsys):
+    """Neighbours that are told the same noisy values get the same folder, byte for byte, and move what is paid for.
+
+    The odd record is dealt to those that the model is tested on, or to those that it is fitted on.
+    """
     from quorate.cli.app import main
 
+    dealing = "quorate.compute.ensemble.dealing._secret_permutation"  # the odd record is the last of the table
+    monkeypatch.setattr(dealing, lambda count: np.roll(np.arange(count), 1 if tested else 0))
     replay, published = _Replay(monkeypatch), []
-    for number, odd in enumerate(ODD_RECORDS):
+    for number, odd in enumerate(ODD_RECORDS[:: 2 if tested else 1]):
         table, out = _table_with(tmp_path / f"t{number}" / "table.csv", odd), tmp_path / f"t{number}" / "out"
         replay.begin()
         words = ["start", str(table), "--label", "y", "--classes", "no,yes", "--epsilon", "2", "--run"]
