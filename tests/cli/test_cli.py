@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -51,6 +52,17 @@ def test_demo_does_the_whole_job_and_names_its_report(tmp_path):
         assert text in shown.stdout, text
     assert shown.stdout.strip().splitlines()[-1] == f"The report: {tmp_path / 'page.html'}"
     assert (tmp_path / "page.html").read_text(encoding="utf-8").count("<svg") == 6
+
+
+def test_demo_runs_without_the_packages_of_a_report(tmp_path, monkeypatch):
+    code = "import sys; sys.modules['jinja2'] = None; from quorate.cli.app import main; sys.exit(main())"
+    monkeypatch.chdir(tmp_path)
+    status, output, errors = run_forked(code, "demo", *SMALL, COLUMNS="400")
+    assert status == 0, errors
+    assert re.search(r"No report was written: .* needs jinja2; install it: pip install '.*\[report\]'$", output.strip())
+    assert list(tmp_path.iterdir()) == []
+    status, _, errors = run_forked(code, "demo", *SMALL, "--out", "page.html")
+    assert (status, "needs jinja2" in errors) == (1, True)
 
 
 def test_demo_as_json(tmp_path):

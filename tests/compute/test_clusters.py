@@ -344,7 +344,7 @@ def test_clusters_that_cannot_be_are_refused(folder, monkeypatch):
         open_engine(engine)
     assert engine.closed == 1
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(InvalidInput, match=r"this cluster needs ray; install it: pip install 'quorate\[ray\]'"):
+    with pytest.raises(InvalidInput, match=r"this cluster needs ray; install it: pip install '.*\[ray\]'"):
         open_engine("ray://head:10001")
 
 

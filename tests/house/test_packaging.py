@@ -1,14 +1,18 @@
 """What is packaged beside the code: versions that agree, the conda recipe, what extras promise, types of the API."""
 
+import importlib.metadata
+import json
 import shutil
 import sys
 import tomllib
 from importlib import import_module
+from types import SimpleNamespace
 
 import pytest
 import yaml
 
 from documents import ROOT
+from quorate.core.lazy import install_command
 
 PACKAGING = ROOT / "packaging"
 if not PACKAGING.is_dir():
@@ -75,3 +79,14 @@ def test_a_dead_link_fails_and_one_that_cannot_be_reached_does_not():
     away.append(checked("broken", "403 Client Error: Forbidden for url: https://x.test"))
     dead = [checked("broken", "404 Client Error: Not Found for url: https://x.test"), checked("broken", "Anchor 'a'")]
     assert links.judge([*away, *dead]) == (dead, [*away[:2], away[3]])
+
+
+@pytest.mark.parametrize("kind", ["folder", "gone", "index"])
+def test_hints_name_what_the_package_was_installed_from(kind, tmp_path, monkeypatch):
+    folder = tmp_path / "a checkout"
+    if kind == "folder":
+        folder.mkdir()
+    origin = None if kind == "index" else json.dumps({"url": folder.as_uri(), "dir_info": {}})
+    monkeypatch.setattr(importlib.metadata, "distribution", lambda name: SimpleNamespace(read_text=lambda file: origin))
+    expected = f"{folder if kind == 'folder' else 'quorate'}[report]"
+    assert install_command("report") == f"pip install '{expected}'"

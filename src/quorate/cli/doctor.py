@@ -17,6 +17,7 @@ from quorate import __version__
 from quorate.cli.options import AsJson
 from quorate.cli.output import show_rows
 from quorate.core.errors import QuorateError
+from quorate.core.lazy import install_command
 from quorate.core.ledger.chain import state_folder
 
 Verdict = Literal["ok", "missing", "warning", "unsound"]
@@ -60,12 +61,12 @@ def _packages() -> Iterator[Finding]:
     for package in extras.pop("", ()):
         version = _version(package)
         if version is None:
-            yield Finding(package, "unsound", "not installed, and needed: pip install quorate")
+            yield Finding(package, "unsound", f"not installed, and needed: {install_command()}")
         else:
             yield Finding(package, "ok", version)
     for name, packages in extras.items():
         missing = [package for package in packages if _version(package) is None]
-        text = f"pip install 'quorate[{name}]' brings {', '.join(missing)}" if missing else "installed"
+        text = f"{install_command(name)} brings {', '.join(missing)}" if missing else "installed"
         yield Finding(f"extra {name}", "missing" if missing else "ok", text)
 
 

@@ -7,11 +7,11 @@ from typing import Literal
 from rich.console import Console
 
 from quorate.cli.options import AsJson, Trusted, split_list
-from quorate.cli.output import check_new_file, check_new_folder, check_report, show_bill, show_step
+from quorate.cli.output import check_new_file, check_new_folder, show_bill, show_step
 from quorate.core.checks import check_count, check_delta, check_positive
 from quorate.core.errors import InvalidInput
 from quorate.core.progress import progress
-from quorate.report import write_report
+from quorate.report import check_installed, write_report
 from quorate.tables import SCHEMA_FILE
 from quorate.tables import datasets as shipped
 
@@ -95,7 +95,7 @@ def demo(
     queries: int = 10_000,
     epsilon: float = 1.0,
     delta: float = 1e-6,
-    out: Path = Path("quorate-demo.html"),
+    out: Path | None = None,
     json: bool = False,
 ) -> int:
     """Run a complete example on a generated clinic: plan, fit, ask, compare, report. Nothing private is read.
@@ -111,14 +111,15 @@ def demo(
     delta
         The delta of (epsilon, delta)-differential privacy: far below one over the number of records.
     out
-        The report, one HTML file. A file of this name is replaced.
+        The report, one HTML file, quorate-demo.html by default. A file of this name is replaced. Without the packages
+        of the extra "report" there is none by default.
     json
         Print one JSON object, with the contents of the report, instead of tables.
     """
     check_positive("epsilon", epsilon)
     check_delta(delta)
     records, queries = check_count("records", records), check_count("queries", queries)
-    check_report(out)
+    out, missing = _demo_report(out)
     from quorate.report.demo import run_job  # Its imports take a second, so only this command loads them.
 
     console = Console(quiet=json, highlight=False)
@@ -126,11 +127,25 @@ def demo(
         data = run_job(
             records=records, queries=queries, epsilon=epsilon, delta=delta, say=console.print, step=show_step
         )
-        path = write_report(data, out)
+        path = None if out is None else str(write_report(data, out))
     if json:
-        print(dumps({"report": str(path), **data.as_dict()}))
+        print(dumps({"report": path, **data.as_dict()}))
         return 0
     show_bill("Asked, answered, paid", data.results or {}, as_json=False, is_result=True)
     console.print("True outcomes are known here because everybody is made up.\n")
-    console.print(f"The report: {path}", soft_wrap=True)
+    ending = f"No report was written: {missing}" if path is None else f"The report: {path}"
+    console.print(ending, soft_wrap=True, markup=False)
     return 0
+
+
+def _demo_report(out: Path | None) -> tuple[Path | None, str]:
+    """Return where the report of the demo goes, or None and the reason if nobody named a file and none can be made."""
+    path = out or Path("quorate-demo.html")
+    check_new_file(path)
+    try:
+        check_installed()
+    except InvalidInput as error:
+        if out is not None:
+            raise
+        return None, str(error)
+    return path, ""

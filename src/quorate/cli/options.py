@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from quorate.core.errors import InvalidInput
+from quorate.core.lazy import install_command
 
 if TYPE_CHECKING:
     from quorate.models.concepts import Concept
@@ -127,7 +128,7 @@ def extra_needed(extra: str, what: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        raise InvalidInput(f"{what} needs {error.name}; install it: pip install 'quorate[{extra}]'") from error
+        raise InvalidInput(f"{what} needs {error.name}; install it: {install_command(extra)}") from error
 
 
 def use_device(device: Device) -> None:

@@ -1,9 +1,13 @@
 """Import on use: names of a package (a linear model needs one mechanism and no ledger), and modules of an extra."""
 
+import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from importlib import import_module
+from pathlib import Path
 from sys import modules
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from quorate.core.errors import InvalidInput
 
@@ -36,4 +40,27 @@ def import_extra(module: str, extra: str, *, use: str) -> Any:
         return import_module(module)
     except ImportError as error:
         library = (error.name or module).partition(".")[0]
-        raise InvalidInput(f"{use} needs {library}; install it: pip install 'quorate[{extra}]'") from None
+        raise InvalidInput(f"{use} needs {library}; install it: {install_command(extra)}") from None
+
+
+def install_command(extra: str = "") -> str:
+    """Return the command that installs Quorate, with an extra, from where this installation came from.
+
+    >>> install_command("report")
+    "pip install '...[report]'"
+    """
+    source = _source() + (f"[{extra}]" if extra else "")
+    return f"pip install '{source}'"
+
+
+def _source() -> str:
+    """Return the folder or the file that Quorate was installed from, if it is still there; else its name."""
+    from importlib.metadata import PackageNotFoundError, distribution  # noqa: PLC0415  # slow, and for errors alone
+
+    with suppress(PackageNotFoundError, ValueError, KeyError):
+        origin = json.loads(distribution("quorate").read_text("direct_url.json") or "{}")
+        url = urlsplit(origin["url"])
+        path = Path(unquote(url.path))
+        if url.scheme == "file" and path.exists():
+            return str(path)
+    return "quorate"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quorate.core.errors import InvalidInput
+from quorate.core.lazy import import_extra
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -15,13 +16,8 @@ if TYPE_CHECKING:
 
 def check_installed() -> None:
     """Refuse, before any work is done for a report, if the packages that make it are not installed."""
-    try:
-        import jinja2  # noqa: F401, PLC0415
-        import matplotlib  # noqa: F401, PLC0415
-    except ImportError as error:
-        raise InvalidInput(
-            "a report needs matplotlib and jinja2; install them: pip install 'quorate[report]'"
-        ) from error
+    for package in ("jinja2", "matplotlib"):
+        import_extra(package, "report", use="a report")
 
 
 def render(template: str, **values: Any) -> str:

@@ -37,6 +37,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 from quorate import __version__
 from quorate.core.errors import InvalidInput
+from quorate.core.lazy import install_command
 from quorate.service._http import Context
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"  # of the metrics
@@ -316,7 +317,7 @@ def traces_to(address: str) -> Traces | None:
         from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
         from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
     except ModuleNotFoundError as error:
-        raise InvalidInput(f"traces need {error.name}; install it: pip install 'quorate[tracing]'") from None
+        raise InvalidInput(f"traces need {error.name}; install it: {install_command('tracing')}") from None
     about = Resource.create({"service.name": "quorate", "service.version": __version__})
     provider = TracerProvider(resource=about, shutdown_on_exit=False)
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=address)))

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quorate.core.errors import InvalidInput
+from quorate.core.lazy import install_command
 
 _EMULATED = "CUBLAS_EMULATE_DOUBLE_PRECISION"  # Makes CUDA emulate products of doubles.
 _ROW = 512  # elements: along rows that are longer, a loop of NumPy's is worth its start
@@ -72,9 +73,7 @@ def _check_device(device: str) -> None:
     if device not in ("torch", "cuda"):
         raise InvalidInput(f'device must be "auto", "cpu", "cuda" or "torch", not {device!r}')
     if not _has_torch():
-        raise InvalidInput(
-            f"device {device!r} needs PyTorch, which is not installed here: pip install 'quorate[torch]'"
-        )
+        raise InvalidInput(f"device {device!r} needs PyTorch, which is not installed here: {install_command('torch')}")
     if device == "cuda" and not _has_gpu():
         raise InvalidInput('device "cuda" requires a GPU that PyTorch can use; use device="cpu"')
     if device == "cuda" and os.environ.get(_EMULATED, "0") not in ("", "0"):  # proof: claim B
