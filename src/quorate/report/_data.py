@@ -129,14 +129,15 @@ class ReportData:
 
     `plan` is what `Plan.as_dict()` returns; `spending` holds points of (queries asked so far, epsilon spent so far),
     one for each batch; `answer_rate` points of (queries asked so far, share of that batch answered); `curves` are those
-    of a linear model (`curves_`), and `curves_of` what they add up to; `results` any further figures by name; `notes`
-    what a reader must know to judge them.
+    of a linear model (`curves_`), and `curves_of` what they add up to; `results` any further figures by name, and
+    `headline` those that stand first on the page; `notes` what a reader must know to judge them.
     """
 
     title: str
     claim: Claim
     plan: Mapping[str, Any] | None = None
     results: Mapping[str, float | int | str] | None = None
+    headline: Mapping[str, str] | None = None
     spending: Points | None = None
     answer_rate: Points | None = None
     label_counts: Mapping[str, int] | None = None

@@ -74,14 +74,14 @@ def render_report(data: ReportData) -> str:
 
 def _cards(data: ReportData) -> dict[str, str]:
     """Return the key figures at the top of the page."""
-    cards = {}
+    cards = dict(data.headline or {})
     if data.spending:
         queries, spent = data.spending[-1]
         cards["queries asked"] = figure(queries)
         cards["epsilon spent so far, ex post"] = f"{spent:.3g} of {data.claim.epsilon:g}"
         if data.label_counts:
             cards["answered"] = percent(sum(data.label_counts.values()) / max(1.0, queries))
-    if data.plan and data.plan.get("teachers") is not None:
+    if not data.headline and data.plan and data.plan.get("teachers") is not None:
         cards["teachers"] = figure(data.plan["teachers"])
     return cards
 

@@ -23,6 +23,8 @@ _BATCHES = 20
 _PILOT = 8_000  # visits in the public study
 _TRIED = (0.1, 0.2, 0.5, 1.0, 2.0)  # times epsilon, for accuracy against epsilon
 _AGAIN = 100  # queries asked a second time
+_RIGHT, _RIGHT_OPENLY = "answers that are right", "non-private model, same queries"
+_HEADLINE = {"right, with privacy": _RIGHT, "right, without privacy": _RIGHT_OPENLY}  # the first cards of the page
 
 _NOTES = (
     "A quorum was asked for because in a clinic no answer is better than a wrong one: but for a chance of delta it "
@@ -104,6 +106,7 @@ def run_job(
         claim=Claim(epsilon=epsilon, delta=delta, unit=classifier.unit_),
         plan=chosen_plan.as_dict() | {"candidates": _alternatives(chosen_plan, target)},
         results=results,
+        headline={name: str(results[key]) for name, key in _HEADLINE.items() if key in results},
         spending=tuple(answers.spending),
         answer_rate=tuple(answers.answer_rate) or None,
         label_counts={label: labels.count(label) for label in OUTCOMES},
@@ -181,8 +184,8 @@ def _results(
     }
     if answered.any():
         right = answers.labels[answered] == arrivals.y[answered]
-        results["answers that are right"] = f"{right.mean():.2%}"
-        results["non-private model, same queries"] = _score(open_model, arrivals.X[answered], arrivals.y[answered])
+        results[_RIGHT] = f"{right.mean():.2%}"
+        results[_RIGHT_OPENLY] = _score(open_model, arrivals.X[answered], arrivals.y[answered])
     if len(set(answers.labels[answered].tolist())) == len(OUTCOMES):
         student = LogisticRegression(max_iter=1000)
         student.fit(arrivals.X[answered], answers.labels[answered].astype(str))
