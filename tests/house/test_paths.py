@@ -30,7 +30,7 @@ from quorate.service._worker import open_models
 from service_client import call, features, running
 
 PACKAGE = str(Path(quorate.__file__).parent)
-REQUEST, PREDICT = 32, 49  # modules visited, at most
+CEILINGS = {"request": 32, "predict": 49, "linear fit": 33, "classifier fit": 42, "release fit": 37}
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "architecture.md").read_text()
 PATHS = {job: line.split(" -> ") for job, line in re.findall(r"^    (\w+): (.+)$", PAGE, flags=re.MULTILINE)}
 
@@ -89,7 +89,10 @@ def requested(tmp_path, monkeypatch):
 _JOBS = """
 import contextlib, io, json, sys, threading
 import numpy as np
+from quorate import PrivateClassifier
 from quorate.cli import main
+from quorate.models.linear import PrivateLogisticRegression
+from quorate.release import QueryRelease, Workload
 package = sys.argv[1]
 X = np.random.default_rng(0).normal(size=(4000, 3))
 labels = np.where(X[:, 0] > 0, "ill", "well")
@@ -110,20 +113,30 @@ jobs = {
     "everlasting": lambda n: ["predict", "e0", f"new{n}.csv"],
 }
 
-def run(arguments, profile):
+codes, workload = (X[:, 0] > 0).astype(int), Workload.marginals(2)
+table = {name: np.random.default_rng(0).choice(list("abc"), 4000) for name in "xyz"}
+public = {name: values[:400] for name, values in table.items()}
+fits = {
+    "linear fit": lambda n: PrivateLogisticRegression(epsilon=1.0 + n, classes=[0, 1]).fit(X, codes, public=X[:400]),
+    "classifier fit": lambda n: PrivateClassifier(epsilon=2.0 + n, queries=20, classes=[0, 1]).fit(X, codes),
+    "release fit": lambda n: QueryRelease(workload, epsilon=1.0 + n).fit(table, public=public),
+}
+
+def run(work, profile):
     sys.setprofile(profile)
     threading.setprofile(profile)
     try:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-            main(arguments)
+            work()
     except SystemExit as ended:
-        assert not ended.code, arguments
+        assert not ended.code, work
     finally:
         sys.setprofile(None)
         threading.setprofile(None)
 
 seen = {}
-for job, arguments in jobs.items():
+jobs = {job: lambda n, arguments=arguments: main(arguments(n)) for job, arguments in jobs.items()}
+for job, work in {**jobs, **fits}.items():
     entered = seen[job] = []
 
     def see(frame, event, _):
@@ -132,8 +145,8 @@ for job, arguments in jobs.items():
             if name not in entered:
                 entered.append(name)
 
-    run(arguments(0), None)  # imports what the job needs
-    run(arguments(1), see)
+    run(lambda: work(0), None)  # imports what the job needs
+    run(lambda: work(1), see)
 print(json.dumps(seen))
 """
 
@@ -179,9 +192,10 @@ def test_a_job_takes_the_path_that_is_drawn(entered, job):
 
 
 def test_a_request_takes_the_path_that_is_drawn_and_visits_few_modules(requested):
-    assert len(requested) <= REQUEST, "\n".join(requested)
+    assert len(requested) <= CEILINGS["request"], "\n".join(requested)
     check_order(PATHS["request"], requested)
 
 
-def test_a_prediction_by_the_command_line_visits_few_modules(entered):
-    assert len(entered["predict"]) <= PREDICT, "\n".join(entered["predict"])
+@pytest.mark.parametrize("job", [job for job in CEILINGS if job != "request"])
+def test_a_job_visits_few_modules(entered, job):
+    assert len(entered[job]) <= CEILINGS[job], "\n".join(entered[job])

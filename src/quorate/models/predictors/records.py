@@ -184,11 +184,16 @@ def check_matrix(
         numbers = _array_matrix(classifier, X, role, refused=refused, reset=reset)
     matrix, finite = canonical_and_finite(numbers)
     if role != "private" and not (finite or missing):
-        try:
-            assert_all_finite(matrix, estimator_name=type(classifier).__name__, input_name="X")
-        except ValueError as error:
-            raise ValueError(without_values(str(error), classifier)) from None
+        _refuse_not_finite(classifier, matrix)
     return matrix
+
+
+def _refuse_not_finite(classifier: Any, matrix: NDArray[np.float64]) -> None:
+    """Raise scikit-learn's error for NaN or infinite values, without a value in its text."""
+    try:
+        assert_all_finite(matrix, estimator_name=type(classifier).__name__, input_name="X")
+    except ValueError as error:
+        raise ValueError(without_values(str(error), classifier)) from None
 
 
 def _check_size(X: Any) -> None:
