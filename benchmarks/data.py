@@ -3,12 +3,9 @@
 The twelve columns follow fixed rules: age up to the mid-forties, schooling, hours, capital, managers and professionals
 rather than service and manual work, married earners.
 
-UCI Adult, Bank Marketing and MNIST, dealt into private rows, public rows and judges.
-
-Adult: the training records are private; a random half of the test file is public and unlabelled, the other half judges.
-Bank: a random two thirds are private, and the rest is halved in the same way. MNIST: the 60,000 training images are
-private; 9,000 random test images are public and unlabelled, as in PATE (Papernot et al. 2018), and the other 1,000
-judge; features are learned from the public ones.
+MNIST, dealt into private rows, public rows and judges: the 60,000 training images are private; 9,000 random test images
+are public and unlabelled, as in PATE (Papernot et al. 2018), and the other 1,000 judge; features are learned from the
+public ones.
 
 Features of handwritten digits, learned from public images without labels.
 
@@ -23,7 +20,6 @@ import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -95,84 +91,13 @@ def mean_distance(queries: Marginals, answers: Floats, truth: Floats) -> float:
     return float(np.mean([0.5 * part.sum() for part in parts]))
 
 
-TABLES = ("adult", "bank")
-_BOUNDS = {  # what an owner may declare of numbers without looking at a row; categories are those of the documentation
-    "adult": {
-        "age": (17, 90),
-        "fnlwgt": (0, 1_500_000),
-        "education-num": (1, 16),
-        "capital-gain": (0, 100_000),
-        "capital-loss": (0, 5000),
-        "hours-per-week": (1, 99),
-    },
-    "bank": {
-        "age": (18, 95),
-        "balance": (-10_000, 100_000),
-        "day": (1, 31),
-        "duration": (0, 5000),
-        "campaign": (1, 60),
-        "pdays": (-1, 900),
-        "previous": (0, 300),
-    },
-}
-_TARGETS = {"adult": ("income>50K", ">"), "bank": ("y", "yes")}
 _DIGIT_JUDGES = 1000
-_FILES = {"adult": ("train.csv.gz", "test.csv.gz"), "bank": ("bank-full.csv.gz",)}
-
-
-@dataclass(frozen=True)
-class Split:
-    """One deal of a table. Labels of public rows are not there."""
-
-    table: str
-    private: Any
-    labels: NDArray[np.bool_]
-    public: Any
-    judges: Any
-    truth: NDArray[np.bool_]
-
-    @property
-    def bounds(self) -> dict[str, tuple[int, int]]:
-        """How small and how large each number may be."""
-        return _BOUNDS[self.table]
-
-    @cached_property
-    def categories(self) -> dict[str, list[str]]:
-        """The values of every column that is no number."""
-        frames = (self.private, self.public, self.judges)
-        names = [name for name in self.private.columns if name not in self.bounds]
-        return {name: sorted({value for frame in frames for value in frame[name].astype(str)}) for name in names}
-
-    def declared(self) -> dict[str, Any]:
-        """Return what may be declared of each column."""
-        return {name: self.bounds.get(name) or self.categories[name] for name in self.private.columns}
 
 
 def random_halves(rows: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the numbers of a random half of the rows, and of the other half."""
     order = np.random.default_rng().permutation(rows)
     return order[: rows // 2], order[rows // 2 :]
-
-
-def split_of(table: str, number: int) -> Split | None:
-    """Return one deal of a table; None where its files are absent."""
-    folder = data_folder() / table
-    if not (folder / _FILES[table][0]).exists():
-        return None
-    import pandas
-
-    generator = np.random.default_rng(number)
-    column, positive = _TARGETS[table]
-    frames = [pandas.read_csv(folder / name, skipinitialspace=True) for name in _FILES[table]]
-    if len(frames) == 1:
-        order = generator.permutation(len(frames[0]))
-        cut = len(order) * 2 // 3
-        frames = [frames[0].iloc[order[:cut]], frames[0].iloc[order[cut:]]]
-    private, rest = frames[0], frames[1].iloc[generator.permutation(len(frames[1]))]
-    labels = [frame[column].str.startswith(positive).to_numpy() for frame in (private, rest)]
-    private, rest = (frame.drop(columns=column).reset_index(drop=True) for frame in (private, rest))
-    half = len(rest) // 2
-    return Split(table, private, labels[0], rest[:half], rest[half:], labels[1][half:])
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,13 @@ import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import roc_auc_score
 
-from benchmarks import models
-from benchmarks.data import DigitSplit, Split
+from benchmarks import model_tables, models, texts
+from benchmarks.data import DigitSplit
 from benchmarks.figures import BARS
-from benchmarks.models import EPSILONS, model_peer_figures, peer_scores
+from benchmarks.model_tables import EPSILONS, peer_scores
 from benchmarks.peer_models import GRIDS, SETTINGS, settings_of
+from benchmarks.tables import Split
+from quorate.core.errors import Infeasible
 
 _DIFFPRIVLIB = """
 from sklearn import linear_model
@@ -19,14 +21,24 @@ from sklearn import linear_model
 def LogisticRegression(*, epsilon, data_norm, C, max_iter):
     assert epsilon and data_norm
     return linear_model.LogisticRegression(C=1.0, max_iter=max_iter)
+
+
+def LinearRegression(*, epsilon, bounds_X, bounds_y):
+    return linear_model.LinearRegression()
 """
 
 _INTERPRET = """
 import numpy as np
 from sklearn.compose import make_column_transformer
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+
+def DPExplainableBoostingRegressor(*, privacy_target_min, privacy_target_max, **settings):
+    assert privacy_target_min < privacy_target_max
+    columns = DPExplainableBoostingClassifier(**settings)[0]
+    return make_pipeline(columns, LinearRegression())
 
 
 def DPExplainableBoostingClassifier(*, epsilon, delta, feature_names, feature_types, privacy_bounds, n_jobs):
@@ -70,20 +82,36 @@ def test_a_peer_sees_every_column_and_its_scores_are_those_of_the_judges(peer, p
     assert roc_auc_score(dealt.truth, dealt.judges["age"]) < best - 0.02
 
 
+@pytest.mark.long
+def test_a_peer_of_numbers_answers_in_their_units(stand_ins, monkeypatch):
+    monkeypatch.setattr(Split, "bounds", {"age": (0, 100)})
+    dealt, true = split()
+    labels = 30.0 * dealt.private["age"].to_numpy() + 5
+    numbers = Split("bike", dealt.private, labels, dealt.public, dealt.judges, true)
+    scores = peer_scores("dp_ebm_bounds", numbers, (1.0,), public=True)[1.0]
+    assert scores == pytest.approx(30.0 * dealt.judges["age"].to_numpy() + 5)
+
+
 def test_where_peers_are_missing_their_figures_are_there_without_values(monkeypatch):
     monkeypatch.setenv("QUORATE_PEERS", "/no/such/python")
-    monkeypatch.setattr(models, "split_of", lambda table, seed: split()[0])
+    monkeypatch.setattr(model_tables, "split_of", lambda table, seed: split()[0])
     monkeypatch.setattr(Split, "bounds", {"age": (0, 100)})
-    figures = list(model_peer_figures({"linear.adult.epsilon1.auc": 0.9}, quick=True))
-    named = {name for name in BARS["models"] if name.startswith("models.peer.") or ".auc_over_" in name}
-    assert {name for name, _, _ in figures} == named
+    figures = list(model_tables._peer_figures({"linear.adult.epsilon1": 0.9}, quick=True))
+    tables = tuple(f"{table}{road}.epsilon" for table in model_tables.TABLES for road in model_tables.ROADS)
+    named = {
+        name
+        for name in BARS["models"]
+        if any(about in name for about in tables) and (name.startswith("models.peer.") or "_over_" in name)
+    }
+    assert {name for name, _, _ in figures} == {name for name in named if not name.endswith("over_constant")}
     assert all(value is None for _, value, _ in figures)
 
 
 def test_ours_is_compared_with_the_best_of_them(monkeypatch):
-    reached = {("diffprivlib", 1.0): (0.8, 80.0), ("dp_ebm", 1.0): (0.85, 81.0), ("dp_sgd_network", 1.0): (0.92, 82.0)}
-    monkeypatch.setattr(models, "_peer_medians", lambda table, public, quick: reached if public else {})
-    figures = {name: value for name, value, _ in model_peer_figures({"linear.bank.epsilon1.auc": 0.9}, quick=False)}
+    reached = {("diffprivlib", 1.0): 0.8, ("dp_ebm", 1.0): 0.85, ("dp_sgd_network", 1.0): 0.92}
+    monkeypatch.setattr(model_tables, "peer_medians", lambda table, public, quick: reached if public else {})
+    ours = {"linear.bank.epsilon1": 0.9}
+    figures = {name: value for name, value, _ in model_tables._peer_figures(ours, quick=False)}
     assert figures["linear.bank.epsilon1.auc_over_plain_peers"] == pytest.approx(0.05)
     assert figures["linear.bank.epsilon1.auc_over_dp_sgd"] == pytest.approx(-0.02)
     assert figures["linear.bank.nothing_public.epsilon1.auc_over_dp_sgd"] is None
@@ -96,16 +124,27 @@ def test_the_settings_that_are_used_are_in_the_grid():
         assert all(settings in list(settings_of(peer)) for settings in chosen), GRIDS[peer]
 
 
-def test_every_figure_of_the_tables_has_a_bar_and_no_value_where_there_is_no_data(monkeypatch):
-    monkeypatch.setattr(models, "split_of", lambda table, seed: None)
+def test_every_figure_has_a_bar_and_no_value_where_there_is_no_data(monkeypatch):
+    for module in (model_tables, models):
+        monkeypatch.setattr(module, "split_of", lambda table, seed: None)
     monkeypatch.setattr(models, "digit_splits", lambda quick: ())
-    for name in ("_size_figures", "text_figures"):
-        monkeypatch.setattr(models, name, lambda quick: ())
-    figures = {name: value for name, value, _ in models.measure(quick=True)}
-    assert set(figures) == {
-        name for name in BARS["models"] if any(table in name for table in ("adult", "bank", "mnist"))
-    }
+    monkeypatch.setattr(models, "_million_rows", lambda: (None, None))
+    monkeypatch.setattr(texts, "read_texts", lambda name: None)
+    monkeypatch.setattr(texts, "_topic_figures", lambda quick: ())
+    monkeypatch.setattr(model_tables, "_odd_lost", lambda *table: 0.0)
+    figures = {name: value for name, value, _ in models.measure(quick=False)}
+    generated = {f"linear.text.{end}" for end in ("seconds", "auc", "auc_lost")}
+    assert set(figures) | generated == set(BARS["models"])
     assert not any(figures.values())
+
+
+def test_a_refused_fit_has_no_figure(monkeypatch):
+    def refuse(*run):
+        raise Infeasible("too few rows")
+
+    monkeypatch.setattr(model_tables, "run_linear", refuse)
+    assert model_tables._runs([split()[0]], 0.1, "learned") == []
+    assert [value for _, value, _ in model_tables.road_figures("linear.bike", "bike", [])] == [None, None]
 
 
 def test_digits_are_told_by_the_model_as_it_comes_and_the_median_is_shown(monkeypatch):

@@ -16,7 +16,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from benchmarks.models import text_table
+from benchmarks.texts import text_table
 from quorate import InvalidInput, PrivateLogisticRegression, load, make_private_pipeline, save
 from quorate.auditing.replay import entropy_tape
 from quorate.core.mechanisms import NoisyVectors
