@@ -242,7 +242,7 @@ def test_a_missing_value_is_above_every_threshold():
 # Isolation: a teacher is a function of its own rows
 
 
-def leaks(fit, *, rounds=6, classes=3, features=4, others=40):
+def leaks(fit, *, rounds=3, classes=3, features=4, others=40):
     """Return whether any teacher changes, by as much as a bit, when only other teachers' rows do.
 
     `fit(X, y, deal, classes=...)` is tried with other chunks replaced by some of another size and kind, moved to
@@ -275,7 +275,7 @@ def test_a_teacher_depends_on_its_own_rows_alone(name, classes, device):
     def fit(*arguments, classes):
         return LEARNERS[name].fit(*arguments, classes=classes, device=device)
 
-    rounds = 2 if name == "quadratic" else 6  # products of far-off values take many steps
+    rounds = 2 if name == "quadratic" else 3  # products of far-off values take many steps
     assert not leaks(fit, rounds=rounds, classes=classes, others=11)  # the number of teachers stays: it is public
     if device == "cpu":
         assert not leaks(fit, rounds=rounds, classes=classes, others=40)

@@ -59,24 +59,31 @@ def test_a_replaced_record_moves_every_level_by_what_is_paid_for(columns):
     """All replacements of one record among values of all kinds, each level given the same draws before it."""
     others = [np.tile([0.0, 1.0, 1.0, 7.25, 1e9, 3.0, -3.0], 3) for _ in range(columns)]
     reached, values = set(), VALUES if columns == 1 else (0.0, 1.0, 7.25, math.nan)
-    for first, second in itertools.product(itertools.product(values, repeat=columns), repeat=2):
-        seen, told = [], []
-        for record in (first, second):
-            vectors = []
+    records = list(itertools.product(values, repeat=columns))
 
-            def draw(counts, *, squared_sensitivity, vectors=vectors, told=told):
-                vectors.append((counts, squared_sensitivity))
-                if len(told) <= STAGES:
-                    told.append(counts)  # of the first data set: the second is given the same
-                return told[len(vectors) - 1], 0.1
+    def count_levels(record, draws):
+        """Return the vectors that are drawn, and what is paid for each; draws that are lacking are the counts."""
+        vectors = []
 
-            find_cuts([np.append(column, value) for column, value in zip(others, record, strict=True)], draw, cells=4)
-            seen.append(vectors)
-        for level, ((one, paid), (other, same)) in enumerate(zip(*seen, strict=True)):
-            moved = int(((one - other) ** 2).sum())
-            assert len(one) == len(other) <= columns * most_cells()
-            assert moved <= paid == same
-            reached.add((level, moved == paid))
+        def draw(counts, *, squared_sensitivity):
+            vectors.append((counts, squared_sensitivity))
+            if len(draws) < len(vectors):
+                draws.append(counts)
+            return draws[len(vectors) - 1], 0.1
+
+        find_cuts([np.append(column, value) for column, value in zip(others, record, strict=True)], draw, cells=4)
+        return vectors
+
+    for first in records:
+        draws = []  # of the first data set: the second is given the same
+        vectors = count_levels(first, draws)
+        for second in records:
+            levels = zip(vectors, count_levels(second, list(draws)), strict=True)
+            for level, ((counts, paid), (other, same)) in enumerate(levels):
+                moved = int(((counts - other) ** 2).sum())
+                assert len(counts) == len(other) <= columns * most_cells()
+                assert moved <= paid == same
+                reached.add((level, moved == paid))
     assert {(level, True) for level in range(STAGES + 1)} <= reached, "no draw pays for more than a record can move"
 
 

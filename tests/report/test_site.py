@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import unquote, urldefrag
 
 import pytest
-from test_accessibility import open_page, violations
+from test_accessibility import open_page, show, violations
 
 from documents import DOCS, ROOT
 
@@ -156,7 +156,8 @@ def test_pages_are_sound_for_keyboard_and_screen_reader(site, pages, browser, ax
     shown = {name.rpartition("/")[0] or name: name for name in sorted(pages)}.values()
     wrong = {}
     for name, width, colours in [("index.html", 1280, "light"), *((name, 400, "dark") for name in shown)]:
-        page = open_page(browser, site / name, width, colours)
+        page = open_page(browser, site / name)
+        show(page, width, colours)
         found = violations(page, axe)
         if page.evaluate("document.documentElement.scrollWidth") > width:
             found.append(("it scrolls sideways", f"at {width} pixels"))

@@ -95,7 +95,7 @@ class _Room(NamedTuple):
     """Where the scores of a block of one shape stand, with views that need not be made again for every block."""
 
     product: Array  # one row for each label from 1 on and each teacher; before it stand zeros, for label 0
-    neighbours: list[tuple[Array, Array]]  # every two labels that follow each other: (teachers, queries) each
+    adjacent: list[tuple[Array, Array]]  # every two labels that follow each other: (teachers, queries) each
     lower: Array  # (labels, teachers, queries): all labels but the last
     last: Array
     spare: Array  # room for another product of this shape, if one is needed
@@ -108,8 +108,8 @@ class _Room(NamedTuple):
         cells, begin = high * wide, buffers[0].shape[0] // labels
         first, last = (memory[begin - cells : begin + (labels - 1) * cells] for memory in (buffers[0], buffers[-1]))
         scores, second = first.reshape(labels, high, wide), last[cells:].reshape(-1, wide)
-        flags, product, neighbours = scores[1:] > scores[:-1], scores[1:].reshape(-1, wide), list(pairwise(scores))
-        return cls(product, neighbours, scores[:-1], scores[-1], second, flags, backend.as_bytes(flags))
+        flags, product, adjacent = scores[1:] > scores[:-1], scores[1:].reshape(-1, wide), list(pairwise(scores))
+        return cls(product, adjacent, scores[:-1], scores[-1], second, flags, backend.as_bytes(flags))
 
 
 def _multiply(
@@ -242,11 +242,11 @@ def _votes_beyond(backend: Backend, room: _Room, bars: Array) -> Array:
     place.
     """
     product = room.product
-    if len(room.neighbours) == 1:
+    if len(room.adjacent) == 1:
         backend.functions.greater(product, bars, out=room.flags[0])
         return room.beyond
     product -= bars
-    for previous, label in room.neighbours:
+    for previous, label in room.adjacent:
         backend.functions.maximum(label, previous, out=label)
     # Whether the largest up to a label is not the largest of all: proof, step 5.
     backend.functions.not_equal(room.lower, room.last, out=room.flags)
