@@ -23,7 +23,7 @@ from quorate.core.rows import usable_cores
 BENCHES = {
     "mechanisms": "ballot counters: distances that they need, their costs and speeds",
     "classifier": "learners, the planner's choices, students, scores and prediction sets",
-    "models": "linear models on five tables, texts and MNIST, with good, wrong and no public rows; peers where installed",
+    "models": "linear models on five tables, texts and MNIST, with good, wrong and no public rows; peers if installed",
     "neighbours": "nearest neighbours on MNIST and Adult: accuracy, speed, wear and attacks",
     "concepts": "exact private choices: time, memory, and error against records",
     "service": "answers a second through HTTP, callers beside each other, servers in trouble, response times",
