@@ -18,7 +18,7 @@
     NeighbourClassifier, NeighbourRegressor
                                 the records near a query vote; each pays for its own votes, and records come and go
     EverlastingClassifier       answers without end: queries train the teachers of later queries, and are protected too
-    QueryRelease, OnlineRelease, GrowingRelease, Workload
+    QueryRelease, OnlineRelease, GrowingRelease, GroupRelease, Workload
                                 all thresholds, ranges, boxes, halfspaces or marginals of a table, using public data
     check_model                 a private test of a published model: error, auc, calibration, with confidence intervals
     plan, plan_concept, plan_everlasting, plan_neighbours, plan_release
@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from quorate.models.selection import PrivateSearchCV
     from quorate.models.students import SemiPrivateClassifier, StudentClassifier
     from quorate.planner import plan, plan_concept
-    from quorate.release import GrowingRelease, OnlineRelease, QueryRelease, Workload
+    from quorate.release import GroupRelease, GrowingRelease, OnlineRelease, QueryRelease, Workload
     from quorate.release.plan import plan_release
 
 __all__ = [
@@ -83,6 +83,7 @@ __all__ = [
     "ConformalRegressor",
     "Cost",
     "EverlastingClassifier",
+    "GroupRelease",
     "GrowingRelease",
     "Infeasible",
     "InvalidInput",
@@ -127,6 +128,7 @@ _LATER = {  # found when first asked for: scikit-learn takes a second to load
     "ConformalClassifier": "quorate.models.conformal",
     "ConformalRegressor": "quorate.models.conformal",
     "EverlastingClassifier": "quorate.models.everlasting",
+    "GroupRelease": "quorate.release",
     "GrowingRelease": "quorate.release",
     "NeighbourClassifier": "quorate.models.knn",
     "NeighbourRegressor": "quorate.models.knn",

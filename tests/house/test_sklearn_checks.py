@@ -17,7 +17,7 @@ from quorate.models.sklearn_checks import NO_ANSWER, NOISE, expected_failed_chec
 from quorate.service.sites import FederatedClassifier
 
 BY_CHANCE = (NOISE, NO_ANSWER)  # two draws may agree
-RELEASES = {qr.QueryRelease, qr.OnlineRelease}  # which are fitted on a table and public rows, and predict nothing
+RELEASES = {qr.QueryRelease, qr.OnlineRelease, qr.GroupRelease}  # which are fitted on a table, and predict nothing
 AT_SITES = {FederatedClassifier}  # whose teachers are fitted elsewhere: from_sites makes it
 NOT_THE_ESTIMATOR = ("non deterministic", "SCIPY_ARRAY_API")  # why scikit-learn itself leaves a check out
 

@@ -25,6 +25,7 @@ from planted.lookups import LOOKUPS
 from planted.nearest import NEAREST
 from planted.neighbours import NEIGHBOURS
 from planted.noisy_vectors import NOISY_VECTORS
+from planted.numbers import NUMBERS
 from planted.people import PEOPLE
 from planted.plans import PLANS
 from planted.releases import RELEASES
@@ -43,7 +44,20 @@ from planted.words import WORDS
 __all__ = ["PLANTED", "Caught", "PlantedBug"]
 
 _NOISE = (*SUMS, *SCORES, *CHOICES, *THRESHOLDS, *PLANS, *NOISY_VECTORS, *SELECTIONS)
-_MODELS = (*LINEAR, *WORDS, *COLUMNS, *HELD_OUT, *FILTERS, *KEPT_UNITS, *NEAREST, *PEOPLE, *RELEASES, *SCHEMAS, *GATE)
+_MODELS = (
+    *LINEAR,
+    *WORDS,
+    *COLUMNS,
+    *HELD_OUT,
+    *FILTERS,
+    *KEPT_UNITS,
+    *NEAREST,
+    *PEOPLE,
+    *RELEASES,
+    *SCHEMAS,
+    *GATE,
+    *NUMBERS,
+)
 _TEACHERS = (*DEALING, *CLUSTERS, *BATCHES, *CALLS, *NEIGHBOURS, *TREES, *LEARNING)
 _AROUND = (*STATES, *RESTARTS, *SHARES, *COMPACTIONS, *GUARDS, *LOOKUPS, *EXPORTS, *FOLDERS, *SITES)
 

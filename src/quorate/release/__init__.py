@@ -3,6 +3,7 @@
     QueryRelease             all answers, published once; afterwards anyone may query, at no privacy cost
     GrowingRelease           a table that grows by updates, released after each, for one budget over all of them
     OnlineRelease            one query at a time, paid for only if public data and earlier answers are clearly wrong
+    GroupRelease             counts, totals, means and quantiles by group, published once
     Workload, Columns the queries of a table, and public declarations of its columns
     ENGINES                  the ways to turn counts into released answers
 
@@ -18,6 +19,7 @@ from quorate.core.lazy import import_on_use
 __all__ = [
     "ENGINES",
     "Columns",
+    "GroupRelease",
     "GrowingRelease",
     "OnlineRelease",
     "QueryRelease",
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from quorate.release._online import OnlineRelease
     from quorate.release._release import QueryRelease
     from quorate.release.engines import ENGINES
+    from quorate.release.numbers import GroupRelease
     from quorate.release.utility import Utility, learn_from, simulate_utility
     from quorate.release.workloads import Columns, Workload
 else:
@@ -39,6 +42,7 @@ else:
         __name__,
         {
             "engines": "ENGINES",
+            "numbers": "GroupRelease",
             "_growing": "GrowingRelease",
             "_online": "OnlineRelease",
             "_release": "QueryRelease",

@@ -29,6 +29,7 @@ __all__ = [
     "SharpMajority",
     "SoftMajority",
     "SparseHistogram",
+    "SparseSums",
     "StabilityTest",
 ]
 
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from quorate.core.mechanisms.sharp_majority import SharpMajority
     from quorate.core.mechanisms.soft_majority import SoftMajority
     from quorate.core.mechanisms.sparse_histogram import SparseHistogram
+    from quorate.core.mechanisms.sparse_sums import SparseSums
     from quorate.core.mechanisms.stability import StabilityTest
 else:
     __getattr__ = import_on_use(
@@ -76,6 +78,7 @@ else:
             "sharp_majority": "SharpMajority",
             "soft_majority": "SoftMajority",
             "sparse_histogram": "SparseHistogram",
+            "sparse_sums": "SparseSums",
             "stability": "StabilityTest",
         },
     )

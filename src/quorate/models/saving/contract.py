@@ -48,6 +48,7 @@ Outputs = Literal[
     "intervals",  # a number, and an interval around it
     "released shares",  # shares of the records, released once
     "online shares",  # shares of the records, answered one by one
+    "released numbers",  # counts, totals, means and quantiles of groups, released once
 ]
 _CLASSES: dict[str, "type[SavedModel]"] = {}
 _PACKAGES = {  # that define the classes of each kind
@@ -66,6 +67,7 @@ _PACKAGES = {  # that define the classes of each kind
     "query release": "quorate.release",
     "online release": "quorate.release",
     "growing release": "quorate.release",
+    "group release": "quorate.release.numbers",
 }
 _KEPT_ELSEWHERE = ("estimator", "student", "model", "concept", "classes", "columns", "device")  # no plain settings
 

@@ -1,0 +1,103 @@
+"""Bounds of summed columns, and cuts of columns with quantiles, that nobody declared: found with noise."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from quorate.core.arrays import Floats, Integers
+from quorate.tables.cut_tree import CutTree, Draw, grow_trees
+
+_PARTS = 4  # into which a cell between two powers of two is divided, as candidates for a bound
+_POWERS = (-20, 50)  # of two: values beyond are clipped
+_CLEAR = 5.0  # deviations of the noise that a cell must exceed: a false cell could be far away from all values
+CELLS = 16  # of a column with quantiles
+
+
+@lru_cache(maxsize=1)
+def grid_edges() -> Floats:
+    """Return the inner ends of the public cells of numbers: powers of two of both signs."""
+    positive = 2.0 ** np.arange(_POWERS[0], _POWERS[1] + 1)
+    return np.concatenate([-positive[::-1], positive])
+
+
+def count_cells(values: Floats) -> Integers:
+    """Return how many values are in each public cell; numbers near 0 have one cell, missing values none."""
+    numbers = values[~np.isnan(values)]
+    edges = grid_edges()
+    cells = np.searchsorted(edges, numbers, side="right")
+    return np.bincount(cells, minlength=len(edges) + 1).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class FoundBounds:
+    """Bounds of a column, and about which share of the sum of absolute values lies beyond them."""
+
+    low: float
+    high: float
+    beyond: float
+
+
+def choose_bounds(noisy: Floats, *, cell_noise: float, groups: int, sum_noise: float) -> FoundBounds:
+    """Return the bounds with the smallest expected error of a group's total, from noisy counts of the public cells.
+
+    Parameters
+    ----------
+    noisy
+        Noisy counts of the public cells.
+    cell_noise
+        The scale of their noise.
+    groups
+        About how many groups there are, a public number.
+    sum_noise
+        The standard deviation of a group's total in units of half the distance of the bounds.
+    """
+    counts = np.where(noisy > _CLEAR * cell_noise, noisy, 0.0)
+    present = np.flatnonzero(counts)
+    if not len(present):
+        return FoundBounds(0.0, 1.0, 0.0)
+    lows, highs, counts = _divide_cells(counts)
+    middles, present = (lows + highs) / 2, np.flatnonzero(counts)
+    ends = np.unique(np.concatenate([lows[present], highs[present], [0.0]]))
+    lower = ends[ends <= max(lows[present[0]], 0.0)]
+    upper = ends[ends >= min(highs[present[-1]], 0.0)]
+    above = np.maximum(middles - upper[:, None], 0.0) @ counts
+    below = np.maximum(lower[:, None] - middles, 0.0) @ counts
+    lost = (below[:, None] + above[None, :]) / groups
+    width = upper[None, :] - lower[:, None]
+    errors = np.where(width > 0, np.hypot(lost, sum_noise * np.abs(width) / 2), math.inf)
+    row, column = np.unravel_index(int(np.argmin(errors)), errors.shape)
+    total = float(np.abs(middles) @ counts)
+    beyond = float(below[row] + above[column]) / total if total > 0 else 0.0
+    return FoundBounds(float(lower[row]), float(upper[column]), min(beyond, 1.0))
+
+
+def _divide_cells(counts: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return the ends and counts of parts of the cells; the cell of 0 is a point, and so are both open cells."""
+    powers = np.arange(_POWERS[0] * _PARTS, _POWERS[1] * _PARTS + 1) / _PARTS
+    positive = 2.0**powers
+    middle = len(counts) // 2
+    above = np.repeat(counts[middle + 1 : -1] / _PARTS, _PARTS)
+    below = np.repeat(counts[1:middle][::-1] / _PARTS, _PARTS)
+    lows = np.concatenate([-positive[-1:], -positive[:0:-1], [0.0], positive])
+    highs = np.concatenate([-positive[::-1], [0.0], positive[1:], positive[-1:]])
+    return lows, highs, np.concatenate([counts[:1], below[::-1], counts[middle : middle + 1], above, counts[-1:]])
+
+
+def find_bounds(values: Sequence[Floats], draw: Draw, *, groups: int, sum_noise: float) -> list[FoundBounds]:
+    """Return bounds of private columns, each one value a unit. Only `draw` reads the counts."""
+    if not values:
+        return []
+    counts = [count_cells(column) for column in values]
+    noisy, scale = draw(np.concatenate(counts), squared_sensitivity=2 * len(values))  # proof: step 6
+    parts = np.split(np.asarray(noisy, dtype=np.float64), len(values))
+    return [choose_bounds(part, cell_noise=scale, groups=groups, sum_noise=sum_noise) for part in parts]
+
+
+def find_cuts(values: Sequence[Floats], draw: Draw, *, units: int) -> list[tuple[float, ...]]:
+    """Return cuts of private columns, each one value a unit, that leave about equally many units between them."""
+    trees = [CutTree(units, most_cells=CELLS) for _ in values]
+    grow_trees(trees, values, draw)  # proof: step 6
+    return [tree.marginal().cuts for tree in trees]

@@ -1,0 +1,145 @@
+"""Answers with intervals from the noisy sums of groups. Nothing here reads a private record: proof: step 7."""
+
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+
+from quorate.core.arrays import Floats, Integers
+from quorate.release.numbers._layout import CutColumn, SummedColumn, Weights
+
+Z = NormalDist().inv_cdf(0.975)
+_CLEAR = 4.0  # deviations of its noise that a number of values must exceed for a mean
+TOO_FEW = "too few records for this noise"
+WIDE = "interval wider than half of the bounds"
+LARGE_NOISE = "interval wider than the answer"
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Answers with 95% intervals, NaN where there is none, and what a reader must know of each."""
+
+    answers: Floats
+    low: Floats
+    high: Floats
+    notes: list[str]
+
+
+def count_answers(noisy: Integers, *, weight: int, scale: float, most: float = math.inf) -> Answers:
+    """Return numbers of records or people from noisy counts of this weight."""
+    counts, half = noisy / weight, Z * scale / weight
+    ends = (np.clip(end, 0.0, most) for end in (counts, counts - half, counts + half))
+    return _flag_wide(*ends)
+
+
+def _flag_wide(answers: Floats, low: Floats, high: Floats) -> Answers:
+    wide = high - low > np.abs(answers)
+    return Answers(answers, low, high, [LARGE_NOISE if flag else "" for flag in wide.tolist()])
+
+
+@dataclass(frozen=True)
+class NoisySums:
+    """The noisy entries of groups that a column's totals and means are computed from."""
+
+    records: Integers
+    sums: Integers
+    missing: Integers
+    weights: Weights
+    scale: float
+
+    def _values(self, column: SummedColumn) -> tuple[Floats, float]:
+        """Return the noisy number of values, and its variance."""
+        values: Floats = self.records / self.weights.records
+        variance = (self.scale / self.weights.records) ** 2
+        if column.closed:
+            return values, variance
+        return values - self.missing / self.weights.sums, variance + (self.scale / self.weights.sums) ** 2
+
+    def _centred(self, column: SummedColumn) -> tuple[Floats, float, float]:
+        """Return the noisy sum of centred values, its variance, and what rounding may add to its error."""
+        step = column.half / self.weights.sums
+        return np.asarray((self.sums + 0.5) * step), (self.scale * step) ** 2, step / 2  # proof: step 3
+
+    def totals(self, column: SummedColumn) -> Answers:
+        """Return totals of a column in each group."""
+        values, values_variance = self._values(column)
+        centred, variance, rounding = self._centred(column)
+        totals = centred + column.middle * values
+        half = Z * math.sqrt(variance + column.middle**2 * values_variance) + rounding
+        least, most = (0.0 if column.low >= 0 else -math.inf), (0.0 if column.high <= 0 else math.inf)
+        return _flag_wide(*(np.clip(end, least, most) for end in (totals, totals - half, totals + half)))
+
+    def means(self, column: SummedColumn) -> Answers:
+        """Return means of a column in each group, with Fieller's intervals; NaN where a group may have no values."""
+        values, values_variance = self._values(column)
+        centred, variance, rounding = self._centred(column)
+        variance = (math.sqrt(variance) + rounding / Z) ** 2
+        leading = values**2 - Z**2 * values_variance  # the interval is where a parabola is not above 0
+        is_clear = values > _CLEAR * math.sqrt(values_variance)
+        safe = np.where(is_clear, leading, 1.0)
+        root = np.sqrt(np.maximum((values * centred) ** 2 - safe * (centred**2 - Z**2 * variance), 0.0))
+        ends = [column.middle + (values * centred + sign * root) / safe for sign in (-1, 1)]
+        means = column.middle + centred / np.where(is_clear, values, 1.0)
+        answers, low, high = (
+            np.where(is_clear, np.clip(end, column.low, column.high), np.nan) for end in (means, *ends)
+        )
+        wide = high - low > column.half
+        notes = [
+            TOO_FEW if not clear else WIDE if flag else ""
+            for clear, flag in zip(is_clear.tolist(), wide.tolist(), strict=True)
+        ]
+        return Answers(answers, low, high, notes)
+
+
+def quantile_answers(cells: Floats, level: float, column: CutColumn, *, scale: float) -> Answers:
+    """Return a quantile of a column in each group, from noisy counts (divided by their weight) of its cells.
+
+    The interval has a cut, or a bound, at both ends. From each side it moves inwards over cuts while the noisy number
+    of values below a cut is clearly on the wrong side of the quantile: proof: step 7.
+    """
+    if not column.cuts:
+        nothing = np.full(len(cells), np.nan)
+        return Answers(nothing, nothing, nothing, [TOO_FEW] * len(cells))
+    below = np.cumsum(cells, axis=1)[:, :-1]
+    above = cells.sum(axis=1, keepdims=True) - below
+    excess = (1 - level) * below - level * above  # below 0 at cuts that are not above the quantile
+    sizes = np.arange(1, column.size)
+    deviations = Z * scale * np.sqrt((1 - level) ** 2 * sizes + level**2 * (column.size - sizes))
+    from_left = np.cumprod(excess < -deviations, axis=1).sum(axis=1)
+    from_right = np.cumprod((excess > deviations)[:, ::-1], axis=1).sum(axis=1)
+    cuts = np.array([np.nan if column.low is None else column.low, *column.cuts])
+    ends = np.array([*column.cuts, np.nan if column.high is None else column.high])
+    low, high = cuts[from_left], ends[len(column.cuts) - from_right]
+    answers = np.array([_crossing(line, column) for line in excess])
+    answers = np.fmin(np.fmax(answers, low), high)
+    is_unknown = (from_left == 0) & (from_right == 0)
+    answers[is_unknown] = np.nan
+    return Answers(answers, low, high, [TOO_FEW if unknown else "" for unknown in is_unknown.tolist()])
+
+
+def _crossing(excess: Floats, column: CutColumn) -> float:
+    """Return where a noisy line of excesses, made to rise, crosses 0."""
+    rising = _isotonic(excess)
+    index = int(np.searchsorted(rising, 0.0, side="left"))
+    if index == 0:
+        return column.cuts[0] if column.low is None else (column.low + column.cuts[0]) / 2
+    if index == len(column.cuts):
+        return column.cuts[-1] if column.high is None else (column.cuts[-1] + column.high) / 2
+    left, right = column.cuts[index - 1], column.cuts[index]
+    step = rising[index] - rising[index - 1]
+    return left + (right - left) * float(-rising[index - 1] / step if step > 0 else 0.5)
+
+
+def _isotonic(line: Floats) -> Floats:
+    """Return the nearest line that does not fall."""
+    means: list[float] = []
+    sizes: list[int] = []
+    for value in line.tolist():
+        means.append(value)
+        sizes.append(1)
+        while len(means) > 1 and means[-2] > means[-1]:
+            size, mean = sizes.pop(), means.pop()
+            means[-1] = (means[-1] * sizes[-1] + mean * size) / (sizes[-1] + size)
+            sizes[-1] += size
+    return np.repeat(means, sizes)

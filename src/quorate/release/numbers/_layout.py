@@ -1,0 +1,148 @@
+"""The whole numbers that a record adds to its group, and how far a replaced unit moves all of them together.
+
+A record of a group adds, with public weights,
+
+    heads       one for each record (and, with several records of a person in a group, one for each person)
+    sums        of each summed column its value, clipped and centred to [-1, 1], and a count of missing values
+    cells       of each column with quantiles one count in the cell of its value
+
+All entries have noise of one scale. Weights are chosen from public numbers alone.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from quorate.core.checks import check_count
+from quorate.core.errors import InvalidInput
+
+UNIT = 2**8  # the weight of a value at its bound, and the resolution of noisy sums
+FINE_BITS = 30  # of an exact value at its bound
+_CELLS_WEIGHT = round(
+    math.sqrt(2) * UNIT
+)  # makes the errors of a mean and a median about equal, in units of their ranges
+_OTHER_SHARE = 8  # the count of unpublished groups takes one part in so many where no sums are released
+Statistic = Literal["total", "mean", "quantile"]
+
+
+@dataclass(frozen=True)
+class SummedColumn:
+    """A column of which totals or means are released; `closed` if every record has a value."""
+
+    name: str
+    low: float
+    high: float
+    closed: bool = False
+
+    @property
+    def middle(self) -> float:
+        """The middle of the bounds, which is subtracted from every value."""
+        return self.low / 2 + self.high / 2
+
+    @property
+    def half(self) -> float:
+        """Half the distance of the bounds, which is the unit of the sums."""
+        return max(self.high / 2 - self.low / 2, 5e-324)
+
+
+@dataclass(frozen=True)
+class CutColumn:
+    """A column of which quantiles are released: rising cuts, and the bounds where they are declared."""
+
+    name: str
+    cuts: tuple[float, ...]
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def size(self) -> int:
+        """The number of cells."""
+        return len(self.cuts) + 1
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Weights of the entries of a group. `people` is 0 where records and people are the same."""
+
+    people: int
+    records: int
+    sums: int
+    cells: int
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How many records and groups of a unit count, and how many columns are summed and cut.
+
+    >>> layout = Layout(sums=1, histograms=0)
+    >>> layout.weights.records >= layout.weights.sums, layout.squared_sensitivity
+    (True, 264196)
+    """
+
+    sums: int
+    histograms: int
+    groups_per_unit: int = 1
+    records_per_group: int = 1
+    declared: bool = True
+
+    @property
+    def has_people(self) -> bool:
+        """Whether people are counted apart from records."""
+        return self.records_per_group > 1
+
+    @property
+    def _sums_square(self) -> int:
+        """The squared length of all sums of one record, each rounded up by 1: proof: step 3."""
+        return self.sums * (UNIT + 1) ** 2
+
+    @property
+    def weights(self) -> Weights:
+        """The weights in a published group."""
+        cells = _CELLS_WEIGHT if self.histograms else 0
+        least = max(self._sums_square, self.histograms * cells**2 // 4, UNIT**2)
+        records = math.isqrt(least - 1) + 1  # at least the length of the sums: proof: step 4
+        people = 3 * self.records_per_group * records // 4 if self.has_people else 0
+        return Weights(people, records, UNIT if self.sums else 0, cells)
+
+    @property
+    def _rest_square(self) -> int:
+        """The squared length of one record beside the entry by which undeclared groups are chosen: proof: step 5."""
+        weights = self.weights
+        rest = self._sums_square + self.histograms * weights.cells**2
+        if self.has_people:
+            return rest + weights.records**2
+        return max(rest, weights.records**2 // _OTHER_SHARE)
+
+    @property
+    def other_weights(self) -> Weights:
+        """The weights in the row of all groups that are not published: proof: step 5."""
+        most = self._rest_square // self.groups_per_unit
+        people = 0
+        if self.has_people:
+            people = math.isqrt(self.records_per_group**2 * self._rest_square // 4)
+            most = 3 * most // 4
+        records = math.isqrt(most // 2) if self.sums else math.isqrt(most)
+        sums = 0
+        if self.sums:
+            sums = min(math.isqrt(records**2 // self.sums) - 1, UNIT)
+        if records < 1 or (self.sums and sums < 1):
+            raise InvalidInput(
+                f"groups_per_person is too large for groups that are not declared: {self.groups_per_unit}"
+            )
+        return Weights(people, records, sums, 0)
+
+    @property
+    def squared_sensitivity(self) -> int:
+        """The squared length by which a replaced unit moves all entries of all groups together: proof: steps 4, 5."""
+        weights, rows = self.weights, self.records_per_group**2
+        inside = weights.people**2 + rows * (
+            weights.records**2 + self._sums_square + self.histograms * weights.cells**2
+        )
+        if not self.declared:
+            head = weights.people**2 if self.has_people else weights.records**2
+            inside = max(inside, head + rows * self._rest_square)
+        return check_count("squared_sensitivity", 2 * self.groups_per_unit * inside)
+
+    def entries(self, cells: int) -> int:
+        """Return the number of entries of a group; `cells` are those of all cut columns."""
+        return (2 if self.has_people else 1) + 2 * self.sums + cells

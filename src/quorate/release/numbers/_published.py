@@ -1,0 +1,247 @@
+"""What a release of numbers by group publishes: noisy sums, and public facts about them."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from quorate.core.arrays import Integers
+from quorate.core.mechanisms import NoisyVectors, SparseSums
+from quorate.release.numbers._contributions import GroupSums
+from quorate.release.numbers._estimates import Answers, NoisySums, count_answers, quantile_answers
+from quorate.release.numbers._keys import GroupIndex
+from quorate.release.numbers._layout import CutColumn, Layout, SummedColumn, Weights
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """What is answered for each group: totals and means of columns, and (column, level) of quantiles."""
+
+    totals: tuple[str, ...]
+    means: tuple[str, ...]
+    quantiles: tuple[tuple[str, float], ...]
+
+    def names(self, *, has_people: bool) -> list[str]:
+        """Return the names of all measures, in the order of the answers."""
+        names = ["records", *(["people"] if has_people else [])]
+        names += [f"total {name}" for name in self.totals] + [f"mean {name}" for name in self.means]
+        return names + [quantile_name(name, level) for name, level in self.quantiles]
+
+
+def quantile_name(name: str, level: float) -> str:
+    """Return the name of a quantile.
+
+    >>> quantile_name("stay", 0.5), quantile_name("stay", 0.9)
+    ('median stay', 'quantile 0.9 stay')
+    """
+    return f"median {name}" if level == 0.5 else f"quantile {level:g} {name}"
+
+
+@dataclass(frozen=True)
+class NoisyGroups:
+    """Noisy entries of groups that share their weights: people, records, sums, missing values and cells."""
+
+    entries: Integers
+    weights: Weights
+    scale: float
+
+    def _column(self, index: int) -> Integers:
+        return self.entries[:, index + (self.weights.people > 0)]
+
+    def people(self) -> Answers:
+        """Return the number of people in each group."""
+        return count_answers(self.entries[:, 0], weight=self.weights.people, scale=self.scale)
+
+    def records(self, most: float) -> Answers:
+        """Return the number of records in each group."""
+        return count_answers(self._column(0), weight=self.weights.records, scale=self.scale, most=most)
+
+    def sums(self, position: int, count: int) -> NoisySums:
+        """Return the entries of the summed column at this position among `count`."""
+        records, sums = self._column(0), self._column(1 + position)
+        return NoisySums(records, sums, self._column(1 + count + position), self.weights, self.scale)
+
+    def quantiles(self, level: float, column: CutColumn, start: int) -> Answers:
+        """Return quantiles of a column whose cells begin at this place behind all sums."""
+        first = start + 1 + (self.weights.people > 0)
+        cells = self.entries[:, first : first + column.size] / self.weights.cells
+        return quantile_answers(cells, level, column, scale=self.scale / self.weights.cells)
+
+
+@dataclass(frozen=True)
+class Published:
+    """Noisy sums of the groups with these keys, and of all others together if groups were chosen by a threshold."""
+
+    layout: Layout
+    sums: tuple[SummedColumn, ...]
+    cuts: tuple[CutColumn, ...]
+    keys: tuple[str, ...]
+    entries: Integers
+    other: Integers
+    scale: float
+    threshold: int | None
+
+    @property
+    def least_units(self) -> float | None:
+        """The noisy number of records, or people, above which an undeclared group is published."""
+        weights = self.layout.weights
+        return None if self.threshold is None else self.threshold / (weights.people or weights.records)
+
+    def answers(self, statistics: Statistics, most: float) -> dict[str, Answers]:
+        """Return the answers of each measure, for the groups and then for the others, if there are some.
+
+        Parameters
+        ----------
+        statistics
+            What is answered.
+        most
+            The public number of records, infinity if it is private.
+        """
+        parts = [self._answers(NoisyGroups(self.entries, self.layout.weights, self.scale), statistics, most)]
+        if self.other.size:
+            row = NoisyGroups(self.other[None, :], self.layout.other_weights, self.scale)
+            parts.append(self._answers(row, statistics, most))
+        return {name: _join([part[name] for part in parts]) for name in parts[0]}
+
+    def _answers(self, groups: NoisyGroups, statistics: Statistics, most: float) -> dict[str, Answers]:
+        names = [column.name for column in self.sums]
+        answers = {"records": groups.records(most)}
+        if self.layout.has_people:
+            answers["people"] = groups.people()
+        for name in statistics.totals:
+            index = names.index(name)
+            answers[f"total {name}"] = groups.sums(index, len(names)).totals(self.sums[index])
+        for name in statistics.means:
+            index = names.index(name)
+            answers[f"mean {name}"] = groups.sums(index, len(names)).means(self.sums[index])
+        for name, level in statistics.quantiles:
+            answers[quantile_name(name, level)] = self._quantiles(groups, name, level)
+        return answers
+
+    def _quantiles(self, groups: NoisyGroups, name: str, level: float) -> Answers:
+        if not groups.weights.cells:
+            nothing = np.full(len(groups.entries), np.nan)
+            return Answers(nothing, nothing, nothing, ["not released for unpublished groups"] * len(groups.entries))
+        start = 2 * len(self.sums)
+        for column in self.cuts:
+            if column.name == name:
+                return groups.quantiles(level, column, start)
+            start += column.size
+        raise KeyError(name)
+
+
+def _join(parts: Sequence[Answers]) -> Answers:
+    return Answers(
+        np.concatenate([part.answers for part in parts]),
+        np.concatenate([part.low for part in parts]),
+        np.concatenate([part.high for part in parts]),
+        [note for part in parts for note in part.notes],
+    )
+
+
+def release_sums(
+    exact: GroupSums,
+    index: GroupIndex,
+    layout: Layout,
+    vectors: NoisyVectors,
+    *,
+    slack: float,
+) -> Published:
+    """Release the sums of all groups with all that the vectors have left: proof: steps 4 and 5.
+
+    Parameters
+    ----------
+    exact
+        The exact sums, by the numbers of `index`.
+    index
+        The groups.
+    layout
+        The public weights, and how far a unit moves the sums.
+    vectors
+        The budget.
+    slack
+        The probability with which any undeclared group of a single unit is published, at most.
+    """
+    square = layout.squared_sensitivity
+    if index.is_declared:
+        weighted = exact.weigh(exact.values, layout.weights, cells=True)
+        noisy, scale = vectors.release(weighted.ravel(), squared_sensitivity=square, fraction=1.0)
+        shape, no_row = weighted.shape, np.zeros(0, dtype=np.int64)
+        return Published(
+            layout, exact.sums, exact.cuts, tuple(index.keys), noisy.reshape(shape), no_row, scale, threshold=None
+        )
+    return _release_undeclared(exact, index, layout, vectors, slack=slack)
+
+
+def _release_undeclared(
+    exact: GroupSums, index: GroupIndex, layout: Layout, vectors: NoisyVectors, *, slack: float
+) -> Published:
+    """Release the groups whose noisy heads pass a threshold, and all others as one row: proof: step 5."""
+    keys, weights, other_weights = index.keys, layout.weights, layout.other_weights
+    weighted = exact.weigh(exact.values, weights, cells=True)
+    rows = {key: row for row, key in enumerate(keys)}
+    width = weighted.shape[1] - 1
+
+    def sums_of(published: Sequence[str]) -> Integers:
+        chosen = np.array([rows[key] for key in published], dtype=np.int64)
+        rest = exact.values.sum(axis=0) - exact.values[chosen].sum(axis=0)
+        row = exact.weigh(rest[None, :], other_weights, cells=False)
+        return np.concatenate([weighted[chosen, 1:].ravel(), row.ravel()])
+
+    heads, noisy, mechanism = SparseSums.release_within(
+        vectors,
+        dict(zip(keys, weighted[:, 0].tolist(), strict=True)),
+        sums_of,
+        head=weights.people or weights.records,
+        keys_per_unit=layout.groups_per_unit,
+        squared_sensitivity=layout.squared_sensitivity,
+        slack=slack,
+        fraction=1.0,
+    )
+    rest = noisy[: len(heads) * width].reshape(len(heads), width)
+    entries = np.column_stack([np.array(list(heads.values()), dtype=np.int64), rest])
+    return Published(
+        layout,
+        exact.sums,
+        exact.cuts,
+        tuple(heads),
+        entries,
+        noisy[len(heads) * width :],
+        mechanism.scale,
+        mechanism.threshold,
+    )
+
+
+def expected_halves(layout: Layout, scale: float, size: int) -> dict[str, float]:
+    """Return half the expected width of intervals for a group of this size, in units of each column's half range.
+
+    Parameters
+    ----------
+    layout
+        The public weights.
+    scale
+        The scale of the noise.
+    size
+        The number of records of the group.
+    """
+    weights, z = layout.weights, 1.96
+    halves = {"records": z * scale / weights.records}
+    if layout.has_people:
+        halves["people"] = z * scale / weights.people
+    if layout.sums:
+        halves["sum"] = z * scale / weights.sums
+        halves["values"] = z * scale * math.sqrt(1 / weights.records**2 + 1 / weights.sums**2)
+        halves["mean"] = math.hypot(halves["sum"], halves["values"] / 2) / size  # a mean half-way to a bound
+    if layout.histograms:
+        halves["rank"] = z * scale / weights.cells * math.sqrt(16 / 4) / size
+    return halves
+
+
+def plain_rows(published: Published, columns: Sequence[str], decode: Any) -> dict[str, list[Any]]:
+    """Return the key columns of all rows of answers, the row of unpublished groups last."""
+    texts = [decode(key) for key in published.keys]
+    if published.other.size:
+        texts.append(["other"] * len(columns))
+    return {name: [row[place] for row in texts] for place, name in enumerate(columns)}

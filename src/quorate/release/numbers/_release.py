@@ -1,0 +1,504 @@
+"""Counts, totals, means and quantiles of all groups of a table, released once for one budget.
+
+Claim: the fitted object is (epsilon, delta)-differentially private under replacement of one record, or, with `groups`,
+of all records of one person. PROOF.md has the proof.
+"""
+
+import itertools
+import math
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any, Self, cast
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from quorate.core.arrays import Integers
+from quorate.core.ballots import release_counts
+from quorate.core.checks import check_count, check_delta, check_positive, check_rate
+from quorate.core.errors import InvalidInput
+from quorate.core.mechanisms import NoisyVectors
+from quorate.core.privacy import Budget
+from quorate.core.privacy.claims import Claim, Total
+from quorate.core.progress import progress
+from quorate.models.account import Account
+from quorate.models.predictors.sklearn_compat import ShowsClaim
+from quorate.models.saving import saving
+from quorate.models.saving.codecs import from_plain, to_plain
+from quorate.models.saving.contract import SavedModel, Spending, State
+from quorate.release._saved import spent_budget
+from quorate.release.domain import SealedCounts
+from quorate.release.numbers._bounds import CELLS, find_bounds, find_cuts, grid_edges
+from quorate.release.numbers._estimates import Answers
+from quorate.release.numbers._keys import GroupIndex, KeyColumn, key_texts
+from quorate.release.numbers._layout import CutColumn, Layout, SummedColumn
+from quorate.release.numbers._published import Published, Statistics, expected_halves, plain_rows, release_sums
+from quorate.release.numbers._rows import PrivateRows
+from quorate.release.people import PERSON, RECORD
+from quorate.release.workloads import Columns
+from quorate.tables.columns import Category, Date, Kind, Number, Text
+from quorate.tables.cut_tree import STAGES, most_cells
+from quorate.tables.document import kind_from_document
+from quorate.tables.reading import DEFAULT_READING, Reading
+from quorate.tables.results import Table, make_table
+from quorate.tables.schema import Schema
+
+_BOUNDS_SHARE = 0.05  # of the budget, for bounds that are not declared
+_CUTS_SHARE = 0.1  # of the budget, for cuts that are not declared
+_SLACK_SHARE = 0.2  # of delta, for undeclared groups of a single unit
+_EXPECTED_GROUPS = 20  # undeclared groups, for the choice of bounds
+_SIZES = (30, 100, 1000)  # of groups, for a plan
+
+
+class GroupRelease(SavedModel, ShowsClaim, BaseEstimator):
+    """Numbers of each group: records, people, totals, means and quantiles, with 95% intervals, published once.
+
+    Parameters
+    ----------
+    by
+        The columns that name groups: a name or several. "visited:month" is the month of a column of dates; the parts
+        are day, week, month, quarter and year. A `Category`, a `Number` with cuts, or a part of a `Date` with bounds,
+        declared in `columns`, has public groups: all combinations are released, also empty ones. If a column is not
+        declared, a group is released if its noisy number of records (with `groups`, of people) passes a threshold that
+        a group of one unit hardly ever passes. All other groups are one row, "other".
+    totals, means, medians
+        Columns of which to release totals, means and medians: a name or several.
+    quantiles
+        Further quantiles: {"stay": [0.25, 0.75]}.
+    columns
+        Declarations of columns: a mapping from names to `Number`, `Category` and `Date`, a `Schema`, or a
+        `quorate.release.Columns`. Totals and means clip values to `low` and `high` of a `Number`; without them, bounds
+        are found for a twentieth of the budget. Quantiles use its `cuts`; without them, cuts are found for a tenth.
+        `closed` says that every record has a value, which makes totals more exact.
+    epsilon, delta
+        The privacy loss allowed. All of it is spent by `fit`.
+    groups_per_person, records_per_person
+        With `groups`, the largest numbers of groups and of records of a person that count; in each group at most
+        records_per_person / groups_per_person. Noise grows with both. By default a person counts once.
+    account
+        An `Account`, or its folder: a total that this release draws on, with others about the same people.
+
+    After `fit`: `published_` has the noisy sums, `claim_` the guarantee, `unit_` whether the record or the person is
+    protected, `units_` the public number of units, `notes_` what was found with noise, `budget_` the account and
+    `seconds_` the duration. No private record and no exact sum is kept.
+
+    >>> rng = np.random.default_rng(0)
+    >>> visits = {"region": rng.choice(["north", "south"], 20_000), "cost": rng.gamma(2.0, 100.0, 20_000)}
+    >>> release = GroupRelease("region", means="cost", columns={"cost": Number(low=0, high=1000)}).fit(visits)
+    >>> [(row["region"], row["measure"]) for row in release.answer().to_pylist()][2:4]
+    [('south', 'records'), ('south', 'mean cost')]
+    >>> abs(release.answer(["mean cost"])["answer"][0].as_py() - 200) < 20
+    True
+    """
+
+    kind = "group release"
+    spending = Spending(published=True, chargeable=True)
+    inputs = "queries"
+    outputs = "released numbers"
+    served = False
+    summary = "Numbers by group, released privately."
+
+    def __init__(
+        self,
+        by: Any = (),
+        *,
+        totals: Any = (),
+        means: Any = (),
+        medians: Any = (),
+        quantiles: Mapping[str, Any] | None = None,
+        columns: Any = None,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        groups_per_person: int = 1,
+        records_per_person: int | None = None,
+        account: Any = None,
+    ) -> None:
+        self.by, self.totals, self.means, self.medians, self.quantiles = by, totals, means, medians, quantiles
+        self.columns, self.epsilon, self.delta = columns, epsilon, delta
+        self.groups_per_person, self.records_per_person, self.account = groups_per_person, records_per_person, account
+
+    def fit(self, private: Any, groups: Any = None) -> "GroupRelease":
+        """Sum the private records by group, and release all sums at once.
+
+        Parameters
+        ----------
+        private
+            The private records: a data frame, a mapping, an Arrow table, or a `TableStream`, which may be larger than
+            memory.
+        groups
+            The person of each record: the name of a column, or one value a record. The person, not the record, is then
+            protected. The first `groups_per_person` groups of each person count, and in each its first records.
+        """
+        began = time.perf_counter()
+        account = None if self.account is None else Account.of(self.account)
+        epsilon, delta = check_positive("epsilon", self.epsilon), check_delta(self.delta, zero=False)
+        epsilon, delta = (epsilon, delta) if account is None else account.whole(epsilon, delta)
+        kinds, reading = read_declarations(self.columns)
+        statistics, keys = self._statistics(), self._key_columns(kinds)
+        index = GroupIndex(keys)
+        layout = self._layout(statistics, index, is_person=groups is not None)
+        columns = _MeasuredColumns(statistics, kinds)
+        unit = RECORD if groups is None else PERSON
+        rows = PrivateRows(private, [*(key.column for key in keys), *columns.names], groups, reading)
+        slack = 0.0 if index.is_declared else delta * _SLACK_SHARE
+        budget = Budget(epsilon=epsilon, delta=delta, slack=slack)
+        vectors = NoisyVectors(budget, entries=columns.most_entries(layout, index))  # proof: step 1
+        charge: AbstractContextManager[Any] = (
+            nullcontext() if account is None else account.charge_during(epsilon=epsilon, delta=delta, unit=unit)
+        )
+        with charge, progress("releasing numbers by group"):
+            sums, cuts = columns.find(rows, vectors, layout, index)  # proof: step 6
+            exact = rows.sum_groups(index, layout, sums, cuts)  # proof: steps 2 and 3
+            units = rows.count_units(exact)
+            published: Published = release_counts(
+                SealedCounts(exact), lambda counted: release_sums(counted, index, layout, vectors, slack=slack)
+            )
+        total = getattr(account, "total", None)
+        self._keep(published, statistics, unit=unit, units=units, notes=columns.notes, total=total)
+        self.budget_, self.seconds_ = spent_budget(epsilon, delta), time.perf_counter() - began
+        return self
+
+    def _statistics(self) -> Statistics:
+        """Return what is released of each group."""
+        totals, means, medians = (_names(name, getattr(self, name)) for name in ("totals", "means", "medians"))
+        levels = [(name, 0.5) for name in medians]
+        for name, listed in (self.quantiles or {}).items():
+            values = [listed] if isinstance(listed, int | float) else list(listed)
+            levels += [(str(name), check_rate("a quantile", value)) for value in values]
+        return Statistics(totals, means, tuple(dict.fromkeys(levels)))
+
+    def _key_columns(self, kinds: Mapping[str, Kind]) -> list[KeyColumn]:
+        return [KeyColumn.parse(name, kinds) for name in _names("by", self.by)]
+
+    def _layout(self, statistics: Statistics, index: GroupIndex, *, is_person: bool) -> Layout:
+        """Return the public weights of the release."""
+        most_groups = check_count("groups_per_person", self.groups_per_person)
+        records = most_groups if self.records_per_person is None else self.records_per_person
+        records = check_count("records_per_person", records)
+        if not is_person and records > 1:
+            raise InvalidInput("groups_per_person and records_per_person require groups, which names the people")
+        if records % most_groups:
+            raise InvalidInput(
+                f"records_per_person must be a multiple of groups_per_person, got {records} and {most_groups}"
+            )
+        summed = dict.fromkeys([*statistics.totals, *statistics.means])
+        cut = dict.fromkeys(name for name, _ in statistics.quantiles)
+        layout = Layout(
+            sums=len(summed),
+            histograms=len(cut),
+            groups_per_unit=most_groups if index.columns else 1,
+            records_per_group=records // most_groups,
+            declared=index.is_declared,
+        )
+        if not index.is_declared:
+            _ = layout.other_weights  # refuses weights that no record could have
+        return layout
+
+    def _keep(
+        self, published: Published, statistics: Statistics, *, unit: str, units: int, notes: Sequence[str], total: Any
+    ) -> None:
+        """Set the fitted attributes, after `fit` and for a loaded release."""
+        self.published_, self.statistics_, self.unit_, self.units_ = published, statistics, unit, units
+        self.notes_, self.total_, self.by_ = tuple(notes), total, _names("by", self.by)
+        self.claim_ = self._claim()
+
+    def _claim(self) -> str:
+        layout, is_person = self.published_.layout, self.unit_ == PERSON
+        conditions = []
+        if is_person and layout.groups_per_unit * layout.records_per_group > 1:
+            conditions.append(
+                f"at most {layout.groups_per_unit} groups of each person count, with {layout.records_per_group} "
+                "records in each"
+            )
+        if self.total_ is not None:
+            conditions.append(str(self.total_))
+        replaced = f"all records of one of {self.units_} people" if is_person else f"one of {self.units_} records"
+        return str(Claim(self.epsilon, self.delta, replaced, "the whole release is", tuple(conditions)))
+
+    def answer(self, measures: Sequence[str] | None = None) -> Table:
+        """Return a tidy table: the columns of `by`, `measure`, `answer`, `low` and `high` (95%), and `note`.
+
+        Each interval holds for the sums of what counts (values clipped to their bounds, records of people up to their
+        limits) with probability 0.95, for every table. `answer` is missing where the noise leaves none, and `note` says
+        so. The last row of each measure is for all groups that are not published, if groups were not declared.
+
+        Parameters
+        ----------
+        measures
+            Which measures to return, by name, such as "total cost"; by default all of them.
+        """
+        check_is_fitted(self, "published_")
+        answers = self.published_.answers(self.statistics_, self.units_ if self.unit_ == RECORD else math.inf)
+        wanted = list(answers if measures is None else measures)
+        if not set(wanted) <= set(answers):
+            raise InvalidInput(f"measures must be among {', '.join(answers)}, got {', '.join(wanted)}")
+        return self._tidy({name: answers[name] for name in wanted})
+
+    def _tidy(self, answers: Mapping[str, Answers]) -> Table:
+        """Return answers as rows: all measures of a group, then those of the next."""
+        keys = plain_rows(self.published_, self.by_, key_texts)
+        parts = list(answers.values())
+        figures = {
+            "answer": np.stack([part.answers for part in parts], axis=1).ravel(),
+            "low": np.stack([part.low for part in parts], axis=1).ravel(),
+            "high": np.stack([part.high for part in parts], axis=1).ravel(),
+        }
+        table: dict[str, Any] = {name: [text for text in texts for _ in parts] for name, texts in keys.items()}
+        table["measure"] = [*answers] * len(parts[0].notes)
+        table |= figures
+        table["note"] = list(itertools.chain.from_iterable(zip(*(part.notes for part in parts), strict=True)))
+        gaps = {name: ~np.isfinite(figure) for name, figure in figures.items()}
+        return make_table(table, missing=gaps)
+
+    def plan(self, sizes: Sequence[int] = _SIZES, *, is_person: bool = False) -> Table:
+        """Return the expected interval of each measure for groups of some sizes. Nothing is read and nothing is spent.
+
+        `half_width` is half the width of the 95% interval: of a median in ranks as a share of the group, and otherwise
+        in the measure's own unit; without declared bounds, in units of half their distance (`unit` says which).
+
+        Parameters
+        ----------
+        sizes
+            Numbers of records of a group.
+        is_person
+            Whether people will be protected.
+        """
+        kinds, _ = read_declarations(self.columns)
+        statistics, index = self._statistics(), GroupIndex(self._key_columns(kinds))
+        layout, columns = self._layout(statistics, index, is_person=is_person), _MeasuredColumns(statistics, kinds)
+        slack = 0.0 if index.is_declared else self.delta * _SLACK_SHARE
+        budget = Budget(epsilon=self.epsilon, delta=self.delta, slack=slack)
+        vectors = NoisyVectors(budget, entries=columns.most_entries(layout, index))
+        scale = vectors.scale(squared_sensitivity=layout.squared_sensitivity, fraction=columns.rest_share)
+        rows = [
+            {"group of": size, **row}
+            for size in (check_count("size", size) for size in sizes)
+            for row in columns.expected(expected_halves(layout, scale, size), has_people=layout.has_people)
+        ]
+        return make_table({name: [row[name] for row in rows] for name in rows[0]})
+
+    def _facts(self) -> dict[str, Any]:
+        counted = "records" if self.unit_ == RECORD else "people"
+        return {"groups": len(self.published_.keys), counted: self.units_}
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the release to a new folder, for `load`. The folder contains nothing private."""
+        return saving.save(self, folder)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> "GroupRelease":
+        """Return the release from a folder, as it was after `fit`."""
+        release: GroupRelease = saving.load(folder, kind=cls.kind)
+        return release
+
+    def to_state(self) -> State:
+        """Return noisy sums and public facts, for a folder."""
+        check_is_fitted(self, "published_")
+        published = self.published_
+        state = State(
+            {
+                "claim": self.claim_,
+                "epsilon": self.budget_.epsilon,
+                "delta": self.budget_.delta,
+                "unit": self.unit_,
+                "units": self.units_,
+                "by": list(self.by_),
+                "statistics": to_plain(self.statistics_),
+                "layout": to_plain(published.layout),
+                "sums": to_plain(published.sums),
+                "cuts": to_plain(published.cuts),
+                "scale": repr(published.scale),
+                "threshold": published.threshold,
+                "notes": list(self.notes_),
+                "total": to_plain(self.total_),
+            }
+        )
+        state.put_document("groups", list(published.keys))
+        state.put_arrays("sums", True, entries=published.entries, other=published.other)
+        return state
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        """Return the release of a state, as it was after `fit`."""
+        values, arrays = state.values, state.arrays("sums")
+        release = cls(tuple(values["by"]), epsilon=float(values["epsilon"]), delta=float(values["delta"]))
+        layout = cast("Layout", from_plain(values["layout"], Layout))
+        published = Published(
+            layout,
+            tuple(from_plain(values["sums"], SummedColumn)),
+            tuple(from_plain(values["cuts"], CutColumn)),
+            tuple(str(key) for key in state.document("groups")),
+            arrays["entries"].astype(np.int64),
+            arrays["other"].astype(np.int64),
+            float(values["scale"]),
+            values["threshold"],
+        )
+        width = layout.entries(sum(column.size for column in published.cuts))
+        if published.entries.shape != (len(published.keys), width) or values["unit"] not in (RECORD, PERSON):
+            raise InvalidInput("the sums of a release must match its groups and measures; the folder is damaged")
+        statistics = cast("Statistics", from_plain(values["statistics"], Statistics))
+        total = from_plain(values["total"], Total)
+        release._keep(
+            published, statistics, unit=values["unit"], units=int(values["units"]), notes=values["notes"], total=total
+        )
+        release.budget_, release.seconds_ = spent_budget(release.epsilon, release.delta), 0.0
+        return release
+
+    def page_facts(self, schema: Any = None) -> list[str]:
+        """Return the groups, the noise and the clipping, as lines of the page."""
+        published, counted = self.published_, "Records" if self.unit_ == RECORD else "People"
+        facts = [f"Groups by {', '.join(self.by_) or 'nothing'}: {len(published.keys)}. {counted}: {self.units_}."]
+        if published.least_units is not None:
+            facts.append(
+                f"Groups appear above a noisy number of {published.least_units:.1f} {counted.lower()}; all others are "
+                'together in the row "other".'
+            )
+        facts += [f"{column.name} was clipped to {column.low:g} and {column.high:g}." for column in published.sums]
+        return [*facts, *(f"Note: {note}." for note in self.notes_)]
+
+
+def read_declarations(columns: Any) -> tuple[dict[str, Kind], Reading]:
+    """Return declared columns of any form by name, and the rules that read texts."""
+    if columns is None:
+        return {}, DEFAULT_READING
+    if isinstance(columns, Schema):
+        return dict(columns.columns), columns.reading
+    if isinstance(columns, Columns):
+        return dict(columns.kinds), columns.reading
+    if not isinstance(columns, Mapping):
+        raise InvalidInput(f"columns must map names to declarations, got a {type(columns).__name__}")
+    return {
+        str(name): kind if isinstance(kind, Number | Category | Text) else kind_from_document(str(name), kind)
+        for name, kind in columns.items()
+    }, DEFAULT_READING
+
+
+def _names(setting: str, value: Any) -> tuple[str, ...]:
+    """Return names of columns from one name or several."""
+    names = (value,) if isinstance(value, str) else tuple(value)
+    if not all(isinstance(name, str) and name for name in names) or len(set(names)) != len(names):
+        raise InvalidInput(f"{setting} must be different names of columns, got {value!r}")
+    return names
+
+
+class _MeasuredColumns:
+    """The columns with totals, means and quantiles: declared facts, and what has to be found with noise."""
+
+    def __init__(self, statistics: Statistics, kinds: Mapping[str, Kind]) -> None:
+        self._statistics, self._kinds = statistics, kinds
+        self._summed = tuple(dict.fromkeys([*statistics.totals, *statistics.means]))
+        self._cut = tuple(dict.fromkeys(name for name, _ in statistics.quantiles))
+        self.names = tuple(dict.fromkeys([*self._summed, *self._cut]))
+        for name in self.names:
+            if name in kinds and (not isinstance(kinds[name], Number) or isinstance(kinds[name], Date)):
+                raise InvalidInput(f"column {name!r} must be a Number to have totals, means or quantiles")
+        self._unbounded = [name for name in self._summed if self._number(name).low is None]
+        self._uncut = [name for name in self._cut if self._number(name).cuts is None]
+        self.notes: list[str] = []
+
+    def _number(self, name: str) -> Number:
+        return cast("Number", self._kinds.get(name, Number()))
+
+    @property
+    def rest_share(self) -> float:
+        """The share of the budget that is left for the sums."""
+        return 1.0 - _BOUNDS_SHARE * bool(self._unbounded) - _CUTS_SHARE * bool(self._uncut)
+
+    def most_entries(self, layout: Layout, index: GroupIndex) -> int:
+        """Return how many noisy entries are released at most, a public number: proof: step 1."""
+        found = len(self._unbounded) * (len(grid_edges()) + 1) + len(self._uncut) * STAGES * most_cells()
+        if not index.is_declared:
+            return found + layout.squared_sensitivity
+        cells = [CELLS + 4 if name in self._uncut else len(self._number(name).cuts or ()) + 1 for name in self._cut]
+        return found + index.declared_groups * layout.entries(sum(cells))
+
+    def find(
+        self, rows: PrivateRows, vectors: NoisyVectors, layout: Layout, index: GroupIndex
+    ) -> tuple[list[SummedColumn], list[CutColumn]]:
+        """Return the columns with their bounds and cuts, those that nobody declared found with noise."""
+        spent = 0.0
+
+        def take(share: float) -> float:
+            nonlocal spent
+            fraction, spent = share / (1.0 - spent), spent + share
+            return fraction
+
+        def draw_bounds(counts: Integers, *, squared_sensitivity: int) -> tuple[Integers, float]:
+            return vectors.release(counts, squared_sensitivity=squared_sensitivity, fraction=take(_BOUNDS_SHARE))
+
+        def draw_cuts(counts: Integers, *, squared_sensitivity: int) -> tuple[Integers, float]:
+            return vectors.release(counts, squared_sensitivity=squared_sensitivity, fraction=take(_CUTS_SHARE / STAGES))
+
+        bounds, cuts = {}, {}
+        if self._unbounded:
+            scale = vectors.scale(squared_sensitivity=layout.squared_sensitivity, fraction=self.rest_share)
+            noise = expected_halves(layout, scale, 1)
+            found = release_counts(
+                SealedCounts(rows.unit_values(self._unbounded)),
+                lambda values: find_bounds(
+                    values,
+                    draw_bounds,
+                    groups=max(index.declared_groups, 1) if index.is_declared else _EXPECTED_GROUPS,
+                    sum_noise=math.hypot(noise["sum"], noise["values"]) / 1.96,
+                ),
+            )
+            bounds = dict(zip(self._unbounded, found, strict=True))
+        if self._uncut:
+            found_cuts = release_counts(
+                SealedCounts(rows.unit_values(self._uncut)),
+                lambda values: find_cuts(values, draw_cuts, units=len(values[0])),
+            )
+            cuts = dict(zip(self._uncut, found_cuts, strict=True))
+        for name, bound in bounds.items():
+            self.notes.append(
+                f"bounds of {name} were found with noise: {bound.low:g} to {bound.high:g}; values were clipped there, "
+                f"by about {bound.beyond:.1%} of the sum of absolute values"
+            )
+        summed = [self._bounded(name, bounds.get(name)) for name in self._summed]
+        return summed, [self._divided(name, cuts.get(name)) for name in self._cut]
+
+    def _bounded(self, name: str, found: Any) -> SummedColumn:
+        kind = self._number(name)
+        low, high = (kind.low, kind.high) if found is None else (found.low, found.high)
+        return SummedColumn(name, cast("float", low), cast("float", high), kind.closed)
+
+    def _divided(self, name: str, found: tuple[float, ...] | None) -> CutColumn:
+        kind = self._number(name)
+        cuts = tuple(kind.cuts or ()) if found is None else found
+        low, high = kind.low, kind.high
+        if low is not None and high is not None:
+            cuts = tuple(cut for cut in cuts if low < cut < high)
+        return CutColumn(name, cuts, low, high)
+
+    def expected(self, halves: Mapping[str, float], *, has_people: bool) -> list[dict[str, Any]]:
+        """Return the measures with half the expected width of their intervals, and its unit."""
+        rows = [("records", halves["records"], "records")]
+        if has_people:
+            rows.append(("people", halves["people"], "people"))
+        for measure, names in (("total", self._statistics.totals), ("mean", self._statistics.means)):
+            for name in names:
+                rows.append(self._expected_sum(f"{measure} {name}", name, halves, is_mean=measure == "mean"))
+        rows += [
+            (f"quantile {level:g} {name}", halves["rank"], "ranks, as a share of the group")
+            for name, level in self._statistics.quantiles
+        ]
+        return [dict(zip(("measure", "half_width", "unit"), row, strict=True)) for row in rows]
+
+    def _expected_sum(
+        self, measure: str, name: str, halves: Mapping[str, float], *, is_mean: bool
+    ) -> tuple[str, float, str]:
+        kind = self._number(name)
+        if kind.low is None or kind.high is None:
+            return (
+                measure,
+                halves["mean"] if is_mean else math.hypot(halves["sum"], halves["values"]),
+                "half of its range",
+            )
+        column = SummedColumn(name, kind.low, kind.high, kind.closed)
+        if is_mean:
+            return measure, min(column.half * halves["mean"], 2 * column.half), name
+        values = halves["records"] if kind.closed else halves["values"]
+        return measure, math.hypot(column.half * halves["sum"], column.middle * values), name

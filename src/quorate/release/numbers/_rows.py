@@ -1,0 +1,114 @@
+"""Private rows in batches of raw columns, from a table in memory or a stream."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from quorate.core.arrays import Floats, Integers
+from quorate.core.errors import InvalidInput
+from quorate.release.numbers._contributions import GroupSums, choose_records
+from quorate.release.numbers._keys import GroupIndex
+from quorate.release.numbers._layout import CutColumn, Layout, SummedColumn
+from quorate.tables.containers import column_names, open_columns
+from quorate.tables.files import TableStream
+from quorate.tables.persons import person_names
+from quorate.tables.reading import Reading
+from quorate.tables.values import read_numbers
+
+_BATCH = 2**18  # rows of a table in memory; exact sums of a batch stay below 2**53
+_SOURCE = "the private records"
+
+
+class PrivateRows:
+    """Private rows that can be read several times. `groups` names the person of each row: a column, or an array."""
+
+    def __init__(self, private: Any, names: Sequence[str], groups: Any, reading: Reading) -> None:
+        self._reading, self._person_column = reading, groups if isinstance(groups, str) else None
+        self._stream: TableStream | None = private if isinstance(private, TableStream) else None
+        wanted = [*dict.fromkeys([*names, *([groups] if self._person_column else [])])]
+        self._names = wanted or column_names(private if self._stream is None else self._stream.header)[:1]
+        self._columns = self._open(private)
+        self.people: Integers | None = None if groups is None else self._number_people(groups)
+        if self._stream is None and not self._rows_in_memory:
+            raise InvalidInput("private must hold at least one record")
+
+    def _open(self, private: Any) -> dict[str, Any]:
+        """Return the columns of a table in memory, none of a stream; refuse a table without these columns."""
+        if self._stream is None:
+            return open_columns(private, self._names, source=_SOURCE)
+        open_columns(self._stream.header, self._names, source=_SOURCE)
+        return {}
+
+    @property
+    def _rows_in_memory(self) -> int:
+        return len(next(iter(self._columns.values()), ()))
+
+    def __iter__(self) -> Iterator[Mapping[str, Any]]:
+        if self._stream is not None:
+            for table in self._stream:
+                yield open_columns(table, self._names, source=_SOURCE)
+            return
+        for start in range(0, self._rows_in_memory, _BATCH):
+            yield {name: column.slice(start, _BATCH) for name, column in self._columns.items()}
+
+    def _number_people(self, groups: Any) -> Integers:
+        """Return the number of the person of each row."""
+        numbers_by_name: dict[str, int] = {}
+        parts = (batch[self._person_column] for batch in self) if self._person_column else [groups]
+        people = []
+        for part in parts:
+            numbers, names = person_names(part, self._reading.missing_texts)
+            people.append(
+                np.array([numbers_by_name.setdefault(name, len(numbers_by_name)) for name in names], dtype=np.int64)[
+                    numbers
+                ]
+            )
+        joined = np.concatenate(people) if people else np.zeros(0, dtype=np.int64)
+        rows = self._rows_in_memory if self._stream is None else len(joined)
+        if len(joined) != rows:
+            raise InvalidInput(f"groups must name the person of each of the {rows} rows, got {len(joined)} names")
+        return joined
+
+    def count_units(self, exact: GroupSums) -> int:
+        """Return the public number of units: of all rows or, with groups, of all people."""
+        return int(exact.values[:, 1].sum()) if self.people is None else int(self.people.max(initial=-1)) + 1
+
+    def unit_values(self, names: Sequence[str]) -> list[Floats]:
+        """Return the numbers of these columns, one for each unit: with groups, of the first row of each person."""
+        parts = [[read_numbers(batch[name], self._reading) for name in names] for batch in self]
+        columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+        if self.people is None:
+            return columns
+        first = np.unique(self.people, return_index=True)[1]  # proof: step 2
+        return [column[first] for column in columns]
+
+    def sum_groups(
+        self, index: GroupIndex, layout: Layout, sums: Sequence[SummedColumn], cuts: Sequence[CutColumn]
+    ) -> GroupSums:
+        """Return the exact sums of the groups of all records that count."""
+        exact = GroupSums(sums, cuts)
+        names = dict.fromkeys([*(column.name for column in sums), *(column.name for column in cuts)])
+        chosen, first = None, None
+        if self.people is not None:
+            groups = np.concatenate([index.numbers(batch, self._reading) for batch in self])
+            chosen, first = choose_records(
+                self.people,
+                groups,
+                groups_per_unit=layout.groups_per_unit,
+                records_per_group=layout.records_per_group,
+            )
+        start = 0
+        for batch in self:
+            numbers = index.numbers(batch, self._reading)
+            rows = slice(start, start + len(numbers))
+            start += len(numbers)
+            keep = None if chosen is None else chosen[rows]
+            values = {name: read_numbers(batch[name], self._reading) for name in names}
+            if keep is not None and first is not None:
+                values = {name: column[keep] for name, column in values.items()}
+                exact.add(numbers[keep], values, first[rows][keep])
+            else:
+                exact.add(numbers, values, None)
+        exact.resize(index.declared_groups if index.is_declared else len(index.keys))
+        return exact

@@ -1,0 +1,299 @@
+"""Numbers by group with one mistake each: keys by their exact law, sums by all neighbours of tiny tables."""
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planted.bug import Caught, PlantedBug, kind_bug, replaced, replacement_bug
+from quorate.core.mechanisms import NoisyVectors, SparseSums
+from quorate.core.mechanisms.distributions import gaussian_pmf
+from quorate.core.privacy import Budget
+from quorate.release import GroupRelease
+from quorate.release.numbers import _published, _release, _rows
+from quorate.release.numbers._bounds import FoundBounds
+from quorate.release.numbers._layout import UNIT, Layout
+from quorate.tables import Category, Number
+
+_EPSILON, _DELTA, _SLACK, _KEYS = 1.0, 0.05, 0.02, 2
+_RADIUS = 6  # deviations of the noise that are listed
+
+
+class _Constant:
+    """A source of noise that says the same number always, so that outcomes of single keys can be listed."""
+
+    def __init__(self, value: int) -> None:
+        self._value = value
+
+    def gaussian(self, scale: float, size: int) -> NDArray[np.int64]:
+        return np.full(size, self._value, dtype=np.int64)
+
+
+Table = Mapping[str, int]  # heads of keys; each unit outside of published keys counts once in the row of others
+Law = dict[tuple[Any, ...], float]
+
+
+def _outcomes(mechanism: SparseSums, heads: Table, key: str) -> dict[int | None, float]:
+    """Return the law of what is published of a key: None where it is dropped."""
+    radius = math.ceil(_RADIUS * mechanism.scale)
+    chances = gaussian_pmf(mechanism.scale, radius)
+    law: dict[int | None, float] = {}
+    for value, chance in zip(range(-radius, radius + 1), chances.tolist(), strict=True):
+        source: Any = _Constant(value)
+        outcome = mechanism.draw_release(heads, lambda keys: np.zeros(1, dtype=np.int64), source)[0].get(key)
+        law[outcome] = law.get(outcome, 0.0) + chance
+    return law
+
+
+def _law(mechanism: SparseSums, heads: Table, keys: Sequence[str]) -> Law:
+    """Return the law of what is published of these keys and of the number of units in others."""
+    radius = math.ceil(_RADIUS * mechanism.scale)
+    chances = gaussian_pmf(mechanism.scale, radius).tolist()
+    law: Law = {}
+    for outcome in itertools.product(*(_outcomes(mechanism, heads, key).items() for key in keys)):
+        passed = tuple(value for value, _ in outcome)
+        chance = math.prod(part for _, part in outcome)
+        others = sum(heads.get(key, 0) for key, value in zip(keys, passed, strict=True) if value is None)
+        for value, part in zip(range(-radius, radius + 1), chances, strict=True):
+            law[*passed, others + value] = law.get((*passed, others + value), 0.0) + chance * part
+    return law
+
+
+_NEIGHBOURS: tuple[tuple[Table, Table], ...] = (
+    ({"a": 1, "b": 1}, {"c": 1}),
+    ({"c": 1}, {"a": 1, "b": 1}),
+    ({"a": 1, "b": 30}, {"b": 31}),
+    ({"a": 2, "b": 1}, {"a": 1, "b": 2}),
+    ({"a": 2, "b": 2}, {"a": 1, "b": 1, "c": 1}),
+)
+
+
+def _enumerate_keys(kind: type[SparseSums]) -> Caught:
+    """Compare the exact delta of small neighbours, and the chance of keys of a single unit, with the budget."""
+    budget = Budget(epsilon=_EPSILON, delta=_DELTA, slack=_SLACK)
+    square = 4 + _KEYS**2  # of heads, and of others, where a unit of two keys counts twice
+    vectors = NoisyVectors(budget, entries=square)
+    scale = vectors.charge_thresholded(squared_sensitivity=square, fraction=1.0, slack=_SLACK)
+    mechanism = kind.for_slack(head=1, keys_per_unit=_KEYS, squared_sensitivity=square, scale=scale, slack=_SLACK)
+    worst = 0.0
+    for one, other in _NEIGHBOURS:
+        keys = sorted({*one, *other})
+        first, second = _law(mechanism, one, keys), _law(mechanism, other, keys)
+        excess = (chance - math.exp(_EPSILON) * second.get(outcome, 0.0) for outcome, chance in first.items())
+        worst = max(worst, sum(max(part, 0.0) for part in excess))
+    single = 1.0 - _outcomes(mechanism, {"a": 1}, "a")[None] ** _KEYS
+    evidence = f"delta is {worst:.4f} of {_DELTA}; a single unit's key passes with {single:.4f} of {_SLACK}"
+    return Caught("enumeration of small tables", evidence, found=worst > _DELTA or single > _SLACK)
+
+
+def _compare_orders(kind: type[SparseSums]) -> Caught:
+    """Publish the same heads of rows in two orders."""
+    mechanism = kind(head=1, keys_per_unit=1, squared_sensitivity=2, scale=1.0, threshold=5)
+    source: Any = _Constant(0)
+    orders = {
+        tuple(mechanism.draw_release(dict(heads), lambda keys: np.zeros(1, dtype=np.int64), source)[0])
+        for heads in ((("a", 50), ("b", 50)), (("b", 50), ("a", 50)))
+    }
+    return Caught("rows in two orders", f"keys were published in {len(orders)} orders", found=len(orders) > 1)
+
+
+class _ThresholdOfOneKey(SparseSums):
+    """Gives every key of a unit the whole slack."""
+
+    @classmethod
+    def for_slack(cls, *, keys_per_unit: int, **settings: Any) -> "SparseSums":
+        """Take the threshold of one key: that is the mistake."""
+        one = SparseSums.for_slack(keys_per_unit=1, **settings)
+        return cls(**{**vars(one), "keys_per_unit": keys_per_unit})
+
+
+class _HeadForgotten(SparseSums):
+    """Leaves what a unit adds to the head out of the threshold."""
+
+    @classmethod
+    def for_slack(cls, *, head: int, **settings: Any) -> "SparseSums":
+        """Take the threshold above 0 and not above the head: that is the mistake."""
+        sound = SparseSums.for_slack(head=head, **settings)
+        return cls(**{**vars(sound), "threshold": sound.threshold - head})
+
+
+class _RowOrder(SparseSums):
+    """Publishes keys in the order in which rows have them."""
+
+    def _passed(self, heads: Mapping[str, int], source: Any) -> dict[str, int]:
+        """Keep the order of the rows: that is the mistake."""
+        passed = super()._passed(heads, source)
+        return {key: passed[key] for key in heads if key in passed}
+
+
+# --- Sums of tiny tables ---------------------------------------------------------------------------------------------
+
+
+class _Recorder:
+    """Stands for `NoisyVectors`: it returns given vectors, or exact ones, and records what it was asked."""
+
+    replies: ClassVar[list[Any]] = []
+
+    def __init__(self, budget: Any, *, entries: int) -> None:
+        self.entries, self.asked = entries, list[tuple[Any, int]]()
+
+    def scale(self, *, squared_sensitivity: int, fraction: float) -> float:
+        return math.sqrt(squared_sensitivity / fraction) * 1e-3
+
+    def release(self, part: Any, *, squared_sensitivity: int, fraction: float) -> tuple[Any, float]:
+        part = np.asarray(part, dtype=np.int64)
+        self.asked.append((part, squared_sensitivity))
+        reply = part if len(self.asked) > len(self.replies) else self.replies[len(self.asked) - 1]
+        return reply, self.scale(squared_sensitivity=squared_sensitivity, fraction=fraction)
+
+
+class _RecordedSums(SparseSums):
+    """Hands out exact heads and the function of sums, with the claimed squared sensitivity."""
+
+    seen: tuple[Any, Any, int, int] | None = None
+
+    @classmethod
+    def release_within(cls, vectors: Any, heads: Any, sums: Any, **settings: Any) -> Any:
+        """Record what is to be released, and publish no key."""
+        _RecordedSums.seen = (heads, sums, settings["squared_sensitivity"], settings["head"])
+        mechanism = SparseSums(
+            head=1, keys_per_unit=1, squared_sensitivity=settings["squared_sensitivity"], scale=1.0, threshold=2
+        )
+        return {}, sums(()), mechanism
+
+
+@contextmanager
+def recorded() -> Iterator[None]:
+    """Replace noise by records of what would be released."""
+    with replaced(_release, "NoisyVectors", _Recorder), replaced(_published, "SparseSums", _RecordedSums):
+        yield
+
+
+_RECORDS = (("a", 0.0), ("a", 10.0), ("b", 10.0), ("c", None))
+_REST = [("x", "a", 3.0), ("y", "b", 7.0), ("y", "b", 2.0)]
+_NUMBER = {"low": 0.0, "high": 10.0, "cuts": [2.0, 5.0]}
+
+
+def _tables(most: int) -> list[dict[str, list[Any]]]:
+    """Return tables in which one person has each sequence of up to `most` records, among the records of others."""
+    persons = [person for size in range(1, most + 1) for person in itertools.product(_RECORDS, repeat=size)]
+    tables = []
+    for person in persons:
+        rows = [_REST[0], *(("p", group, value) for group, value in person), *_REST[1:]]
+        columns = [list(column) for column in zip(*rows, strict=True)]
+        tables.append(dict(zip(("who", "g", "v"), columns, strict=True)) | {"w": columns[2]})
+    return tables
+
+
+def _vectors_of(table: Any, settings: Mapping[str, Any], *, declared: bool, by_person: bool) -> Any:
+    """Return the function from published groups to all weighted entries, and the claimed square."""
+    columns: dict[str, Any] = {"v": Number(**_NUMBER), "w": Number(**_NUMBER, closed=True)}
+    if declared:
+        columns["g"] = Category(["a", "b", "c"], closed=True)
+    release = GroupRelease("g", totals="v", means="w", medians="v", columns=columns, **settings)
+    with recorded():
+        release.fit(table, groups="who" if by_person else None)
+    if declared:
+        entries, square = release.published_.entries, release.published_.layout.squared_sensitivity
+        return (lambda published: entries.ravel()), square
+    assert _RecordedSums.seen is not None
+    heads, sums, square, _ = _RecordedSums.seen
+    texts = {key: f'["{key}"]' for key in "abc"}
+    exact = {key: heads.get(texts[key], 0) for key in "abc"}
+
+    def vector(published: Sequence[str]) -> NDArray[np.int64]:
+        present = [key for key in published if texts[key] in heads]
+        rest = sums([texts[key] for key in present])
+        own = rest[: len(rest) - len(sums([]))].reshape(len(present), -1) if present else np.zeros((0, 1))
+        rows = dict(zip(present, own, strict=True))
+        parts = [np.append(rows.get(key, []), np.zeros(_WIDTH))[:_WIDTH] for key in published]
+        return np.concatenate([[exact[key] for key in "abc"], *parts, rest[own.size * (len(present) > 0) :]])
+
+    return vector, square
+
+
+_WIDTH = 16  # more than the entries of a group
+
+
+LIMITS = ({}, {"groups_per_person": 2}, {"records_per_person": 2}, {"groups_per_person": 2, "records_per_person": 4})
+
+
+def largest_move(settings: Mapping[str, Any], *, declared: bool, by_person: bool = True, most: int = 3) -> float:
+    """Return the largest squared move of all entries for tiny neighbours and all published groups, by the claimed."""
+    vectors = [
+        _vectors_of(table, settings, declared=declared, by_person=by_person)
+        for table in _tables(most if by_person else 1)
+    ]
+    square = vectors[0][1]
+    worst = 0.0
+    subsets = [()] if declared else [s for size in range(4) for s in itertools.combinations("abc", size)]
+    for published in subsets:
+        points = np.array([vector(published) for vector, _ in vectors], dtype=np.float64)
+        distances = ((points[:, None] - points[None, :]) ** 2).sum(axis=2)
+        worst = max(worst, float(distances.max()))
+    return worst / square
+
+
+def _enumerate_moves(twin: tuple[Any, str, Any]) -> Caught:
+    """Compare the largest move of sums of tiny tables with the claimed one."""
+    with replaced(*twin):
+        worst = max(
+            largest_move(settings, declared=declared, most=2) for settings in LIMITS for declared in (True, False)
+        )
+    return Caught("enumeration of tiny tables", f"a person moved sums by {worst:.2f} of the claim", found=worst > 1)
+
+
+def _replace_row(twin: tuple[Any, str, Any]) -> Caught:
+    """Replace a row, give both tables the same noisy cells, and compare the bounds."""
+    tables = ({"v": [1.0] * 40 + [3.0] * 40}, {"v": [1.0] * 40 + [3.0] * 39 + [9e6]})
+    with replaced(*twin), replaced(_release, "NoisyVectors", _Recorder):
+        first = GroupRelease((), means="v").fit(tables[0])
+        with replaced(_Recorder, "replies", [_cells(tables[0])]):
+            second = GroupRelease((), means="v").fit(tables[1])
+    bounds = [(column.low, column.high) for release in (first, second) for column in release.published_.sums]
+    return Caught("replaced row", f"bounds were {bounds}", found=bounds[0] != bounds[1])
+
+
+def _cells(table: Mapping[str, list[float]]) -> Any:
+    from quorate.release.numbers._bounds import count_cells
+
+    return count_cells(np.array(table["v"]))
+
+
+def _all_records(people: Any, groups: Any, **limits: int) -> Any:
+    """Let all records of a person count in all of its groups: that is the mistake."""
+    pairs = people * (int(groups.max(initial=0)) + 1) + groups
+    first = np.zeros(len(people), dtype=np.bool_)
+    first[np.unique(pairs, return_index=True)[1]] = True
+    return np.ones(len(people), dtype=np.bool_), first
+
+
+def _range_of_values(values: Sequence[NDArray[np.float64]], draw: Callable[..., Any], **settings: Any) -> Any:
+    """Take the smallest and the largest value: that is the mistake."""
+    draw(np.zeros(1, dtype=np.int64), squared_sensitivity=2)
+    return [FoundBounds(float(np.nanmin(column)), float(np.nanmax(column)), 0.0) for column in values]
+
+
+_LIGHT_RECORDS = property(lambda self: replace(_WEIGHTS(self), records=UNIT // 4))
+_FULL_OTHERS = property(lambda self: replace(self.weights, cells=0))
+_WEIGHTS: Callable[[Layout], Any] = vars(Layout)["weights"].fget
+
+
+def _bug(name: str, kind: type[SparseSums], attack: Any, by: Any = "enumeration") -> PlantedBug:
+    return kind_bug(name, by, kind, SparseSums, attack)
+
+
+NUMBERS = (
+    _bug("threshold_of_one_key", _ThresholdOfOneKey, _enumerate_keys),
+    _bug("head_forgotten", _HeadForgotten, _enumerate_keys),
+    _bug("keys_in_row_order", _RowOrder, _compare_orders, "replay"),
+    replacement_bug("person_in_all_groups", "enumeration", (_rows, "choose_records"), _all_records, _enumerate_moves),
+    replacement_bug("light_records", "enumeration", (Layout, "weights"), _LIGHT_RECORDS, _enumerate_moves),
+    replacement_bug("others_in_full", "enumeration", (Layout, "other_weights"), _FULL_OTHERS, _enumerate_moves),
+    replacement_bug("bounds_of_values", "replay", (_release, "find_bounds"), _range_of_values, _replace_row),
+)
