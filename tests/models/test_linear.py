@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
-from sklearn.metrics import roc_auc_score
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss, roc_auc_score
 
 from quorate import InvalidInput, StudentFirstClassifier, load, save
 from quorate.auditing.replay import entropy_tape
@@ -23,11 +24,12 @@ from quorate.core.privacy import Budget
 from quorate.core.requests import Request
 from quorate.models.linear import PrivateLinearRegression, PrivateLogisticRegression, PrivatePoissonRegression
 from quorate.models.linear import _engine as engine
-from quorate.models.linear._calibration import calibration, newton_calibration
+from quorate.models.linear._calibration import calibration, class_calibration, newton_calibration
 from quorate.models.linear._factors import _shrink_correlations, draw_rows, moment_fraction
-from quorate.models.linear._families import USUAL_MISS, Bernoulli, Gaussian, Poisson
+from quorate.models.linear._families import USUAL_MISS, Bernoulli, Gaussian, Poisson, Softmax
 from quorate.models.linear._geometry import Belief, Measurement, choose_measurement, directions_for, update
 from quorate.models.linear._sample import Shares, shift
+from quorate.models.linear._softmax import choose_class_measurement, update_classes
 from quorate.models.linear._sums import (
     GRID,
     MOMENT_GRID,
@@ -376,6 +378,11 @@ SCRIPTED = {
         lambda g: g.integers(0, 2, 3000),
     ),
     "many classes": (lambda: PrivateLogisticRegression(classes=range(4)), True, lambda g: g.integers(0, 4, 3000)),
+    "many classes, declared": (
+        lambda: PrivateLogisticRegression(classes=range(4), columns=declared_columns()),
+        False,
+        lambda g: g.integers(0, 4, 3000),
+    ),
     "several labels": (PrivateLogisticRegression, True, lambda g: g.integers(0, 2, (3000, 3))),
     "least squares": (lambda: PrivateLinearRegression(bounds=(-5, 5)), True, lambda g: g.standard_cauchy(3000)),
     "least squares, declared": (
@@ -869,6 +876,59 @@ def test_many_classes():
     assert model.score(X, names[codes]) > 0.88
     assert model.coef_.shape[0] == 3
     assert np.allclose(model.predict_proba(X[:9]).sum(axis=1), 1)
+
+
+@pytest.mark.usefixtures("taped")
+def test_probabilities_of_many_classes_are_near_those_of_a_model_without_noise():
+    generator = np.random.default_rng(0)
+    centres = 1.2 * generator.normal(size=(20, 8))
+    codes = generator.integers(20, size=20_000)
+    X = np.clip(centres[codes] + generator.normal(size=(20_000, 8)), -4, 4)
+    columns = AdditiveColumns(declared=dict.fromkeys(range(8), (-4, 4)), cuts=3)
+    model = PrivateLogisticRegression(epsilon=4.0, classes=range(20), columns=columns).fit(X[:15_000], codes[:15_000])
+    exact = LogisticRegression(max_iter=300).fit(X[:15_000], codes[:15_000])
+    X, codes = X[15_000:], codes[15_000:]
+    assert model.score(X, codes) > exact.score(X, codes) - 0.05
+    assert log_loss(codes, model.predict_proba(X)) < log_loss(codes, exact.predict_proba(X)) + 0.2
+
+
+def test_a_gradient_of_classes_is_on_average_what_the_sample_foresees():
+    generator = np.random.default_rng(0)
+    sample = np.hstack([np.ones((500, 1)), generator.normal(size=(500, 3))])
+    at, truth = generator.normal(size=(2, 4, 5))
+    root = np.diag([3.0, 1.0, 1.0, 1.0])
+    plan = choose_class_measurement(at, root, sample, units=10**6, scale=3.0, error=0.1)
+    rows = np.tile(sample, (400, 1))
+    levels = Softmax().mean(rows @ truth).cumsum(axis=1)
+    codes = np.minimum((generator.random((len(rows), 1)) > levels).sum(axis=1), 4)
+    measured = plan.vectors(rows[:, 1:], np.eye(5)[codes], np.zeros(3)).mean(axis=0)
+    assert np.abs(measured.reshape(-1, 5) - plan.expected(truth, sample)).max() < 0.01 * plan.radius
+
+
+def test_a_measurement_of_classes_without_noise_finds_the_weights():
+    generator = np.random.default_rng(0)
+    sample = np.hstack([np.ones((500, 1)), generator.normal(size=(500, 3))])
+    truth = generator.normal(size=(4, 5))
+    truth -= truth.mean(axis=1, keepdims=True)
+    weights, root = np.zeros((4, 5)), np.diag([3.0, 1.0, 1.0, 1.0])
+    plan = choose_class_measurement(weights, root, sample, units=10**9, scale=1.0, error=0.0)
+    found, after = update_classes(weights, root, plan.expected(truth, sample), plan, sample)
+    assert np.abs(found - found.mean(axis=1, keepdims=True) - truth).max() < 0.05
+    assert np.trace(after @ after.T) < 0.01 * np.trace(root @ root.T)
+
+
+@pytest.mark.usefixtures("taped")
+def test_calibration_finds_predictors_of_classes_that_are_too_large():
+    generator = np.random.default_rng(0)
+    eta = 1.5 * generator.normal(size=(40_000, 4))
+    codes = (eta + generator.gumbel(size=eta.shape)).argmax(axis=1)
+    private = PrivateSums(lambda rows: eta[rows] / 8 + 0.5, np.eye(4)[codes], np.arange(40_000), 40_000, one_each=True)
+    for wrong, right in ((1.25, 0.8), (1.0, 1.0), (0.8, 1.25)):
+        noisy = NoisyVectors(Budget(epsilon=1.0, delta=1e-6, slack=0.0), entries=2)
+        factor = class_calibration(
+            lambda rows, f=wrong: f * (rows - 0.5) * 8, wrong * eta, private, noisy, fraction=1.0
+        )
+        assert abs(factor - right) < 0.07
 
 
 @pytest.mark.usefixtures("taped")

@@ -1,7 +1,8 @@
 """Sums of clipped vectors with one mistake each, caught by a replay on neighbours with one tape of noise.
 
 The noise is the same in both runs, so that the released sums differ by what the unit adds. The sound twin of all of
-them is `PrivateSums`. One more forgets to count a release that a fit throws away; its twin is `NoisyVectors`.
+them is `PrivateSums`. One more forgets to count a release that a fit throws away; its twin is `NoisyVectors`. One
+takes probabilities of several classes over all rows; its twin is `Softmax`.
 """
 
 from functools import partial
@@ -15,7 +16,7 @@ from quorate.auditing.replay import entropy_tape
 from quorate.core.mechanisms import NoisyVectors
 from quorate.core.privacy import Budget
 from quorate.models.linear._engine import Problem, entries_of, fit
-from quorate.models.linear._families import Bernoulli
+from quorate.models.linear._families import Bernoulli, Softmax
 from quorate.models.linear._sums import GRID, SQUARED_SENSITIVITY, PrivateSums, grid_length, on_the_grid
 from quorate.tables.features import AdditiveColumns
 
@@ -141,6 +142,34 @@ def _replayed(sums: type[PrivateSums], _plays: int, seed: int) -> Caught:
     return Caught("replay on neighbours", evidence, found=moved > 2 * GRID + 1e-3)
 
 
+class _SoftmaxOfTheBatch(Softmax):
+    """Takes the largest linear predictor of all rows off, and not that of the row."""
+
+    def mean(self, eta: Any) -> NDArray[np.float64]:
+        """Return powers less the largest of the batch: that is the mistake, for one row then moves all others."""
+        powers = np.exp2((eta - eta.max()) * np.log2(np.e))
+        return np.asarray(powers / np.maximum(powers.sum(axis=1, keepdims=True), 1e-300))
+
+
+def _probabilities_replayed(family: type[Softmax], _plays: int, seed: int) -> Caught:
+    """Release the total probabilities of two data sets that differ in one row, with the same noise."""
+    generator = np.random.default_rng(seed)
+    rows = generator.normal(size=(_UNITS - 1, _COLUMNS))
+    released = []
+    for other in (np.zeros((1, _COLUMNS)), np.full((1, _COLUMNS), 1e4)):
+        table = np.vstack([rows, other])
+        private = PrivateSums(partial(_rows, table), np.zeros((_UNITS, 1)), np.arange(_UNITS), _UNITS, one_each=True)
+        with entropy_tape(seed):
+            noisy = NoisyVectors(Budget(epsilon=1.0, delta=1e-6, slack=0.0), entries=_COLUMNS)
+            mean, _ = private.release(
+                lambda features, _: family().mean(features), entries=_COLUMNS, radius=1.0, noisy=noisy, fraction=0.5
+            )
+        released.append(mean * _UNITS * grid_length(_COLUMNS))
+    moved = float(np.linalg.norm(released[0] - released[1]))
+    evidence = f"one row moved the sum by {moved:.1f}, and {2 * GRID} is what the noise is for"
+    return Caught("replay on neighbours", evidence, found=moved > 2 * GRID + 1e-3)
+
+
 class _WithoutNoise:
     """Releases exact totals: only their sensitivity is looked at."""
 
@@ -176,6 +205,7 @@ LINEAR = (
     _bug("private_clipping", _ClippedToTheLongest),
     _bug("entrywise_clipping", _OneColumnAtATime),
     kind_bug("moment_of_every_row", "replay", _MomentOfEveryRow, PrivateSums, _moment_replayed),
+    kind_bug("softmax_of_the_batch", "replay", _SoftmaxOfTheBatch, Softmax, _probabilities_replayed),
     kind_bug("scores_around_private_mean", "replay", _ScoresAroundPrivateMean, PrivateSums, _moment_replayed),
     kind_bug(
         "means_measured_again_for_nothing", "enumeration", _MeasuredAgainForNothing, NoisyVectors, _measured_again

@@ -90,15 +90,15 @@ def _write_linear(model: Any) -> Any:
 
 def _output_probabilities(graph: Graph, predictor: str, model: Any) -> None:
     """Give out labels and probabilities, as `predict` and `predict_proba` compute them."""
-    shares, width = graph.node("Sigmoid", predictor), model.coef_.shape[0]
+    width = model.coef_.shape[0]
+    several = width > 1 and not model.multilabel_
+    shares = graph.node("Softmax", predictor, axis=1) if several else graph.node("Sigmoid", predictor)
     if model.multilabel_:
         graph.output("label", graph.cast(graph.numbers("Greater", shares, 0.5), "INT64"), "INT64", [None, width])
         graph.output("probabilities", shares, "DOUBLE", [None, width])
         return
     if width == 1:
         shares = graph.node("Concat", graph.node("Sub", graph.constant(np.ones(1)), shares), shares, axis=1)
-    else:
-        shares = graph.node("Div", shares, graph.node("ReduceSum", shares, graph.constant(np.array([1]))))
     _output_shares(graph, shares, model.classes_)
 
 

@@ -12,7 +12,7 @@ from scipy.special import expit
 
 from quorate.core.arrays import Floats
 from quorate.core.mechanisms import NoisyVectors
-from quorate.models.linear._families import Family
+from quorate.models.linear._families import Family, Softmax
 from quorate.models.linear._sums import PrivateSums
 from quorate.models.linear.exact import clip_rows
 
@@ -22,6 +22,7 @@ _CELLS = len(_EDGES) + 1
 _LONGEST = 3.0  # a row's part of the Newton step, in standard deviations
 _USUAL_FACTOR, _USUAL_SHIFT = 0.3, 0.3  # standard deviations of what is found, before anything is known
 _MOST_CURVATURE = 3.0  # of private rows, in units of that of made ones, and one over it the least
+_USUAL_CLASS_FACTOR, _LEAST_FACTOR = 0.6, 0.05  # of several classes
 CALIBRATION_ENTRIES = 2 * _CELLS
 
 
@@ -87,6 +88,37 @@ def newton_calibration(
     wanted = _shrink(float(sums[1]), noise, _USUAL_FACTOR * curvature_along * width / spread_along)
     factor = max(1 + wanted * spread_along / (curvature_along * width * curved), 0.0)
     return shift + (1 - factor) * middle, factor
+
+
+def class_calibration(
+    score: Callable[[Floats], Floats], made: Floats, private: PrivateSums, noisy: NoisyVectors, *, fraction: float
+) -> float:
+    """Return the factor of the linear predictors of several classes, by one Newton step of noisy sums."""
+    family = Softmax()
+
+    def slope_and_curvature(eta: Floats, targets: Floats) -> tuple[Floats, Floats]:
+        means = family.mean(eta)
+        along, average, square = (_sum_of_classes(weights) for weights in (targets * eta, means * eta, means * eta**2))
+        return along - average, square - average**2
+
+    _, variances = slope_and_curvature(made, np.zeros_like(made))
+    curvature = max(float(variances.mean()), 1e-9)
+    spread = float(np.sqrt(curvature))
+
+    def vectors(features: Floats, targets: Floats) -> Floats:
+        slope, variance = slope_and_curvature(score(features), targets)
+        return clip_rows(np.stack([slope / spread, variance / curvature - 1], axis=1), _LONGEST)
+
+    sums, noise = private.release(vectors, entries=2, radius=_LONGEST, noisy=noisy, fraction=fraction)
+    noise = float(np.hypot(noise, 1 / np.sqrt(private.units)))
+    curved = min(max(1 + float(sums[1]) / (1 + noise**2), 1 / _MOST_CURVATURE), _MOST_CURVATURE)
+    wanted = _shrink(float(sums[0]), noise, _USUAL_CLASS_FACTOR * spread)
+    return max(1 + wanted / (spread * curved), _LEAST_FACTOR)
+
+
+def _sum_of_classes(terms: Floats) -> Floats:
+    """Return the sum of each row, class by class. Proof: step 2."""
+    return np.asarray(sum(terms.T))
 
 
 def _shrink(measured: float, noise: float, usual: float) -> float:

@@ -14,7 +14,7 @@ from sklearn.base import ClassifierMixin
 from quorate.core.arrays import Floats
 from quorate.core.errors import InvalidInput
 from quorate.core.privacy.claims import LABELS_READ
-from quorate.models.linear._families import Bernoulli
+from quorate.models.linear._families import Bernoulli, Softmax
 from quorate.models.linear.model import LinearModel, refuse_weights
 from quorate.models.predictors.labels import class_codes, declared_classes, label_columns, label_matrix
 from quorate.models.saving.contract import Outputs, State
@@ -77,9 +77,9 @@ class PrivateLogisticRegression(ClassifierMixin, LinearModel):
         """Fit on private rows, with the geometry of unlabelled `public` rows. This spends the whole budget."""
         refuse_weights(sample_weight)
         targets, conditions = self._targets(y)
-        fitted = self._fit_rows(
-            X, targets, groups=groups, public=public, family=Bernoulli(), outputs=targets.shape[1], start=0.5
-        )
+        outputs = targets.shape[1]
+        family = Bernoulli() if outputs == 1 or self.multilabel_ else Softmax()
+        fitted = self._fit_rows(X, targets, groups=groups, public=public, family=family, outputs=outputs, start=0.5)
         self.coef_, self.intercept_ = fitted.weights[:, 1:], fitted.weights[:, 0]
         self.coef_deviations_ = fitted.deviations[:, 1:]
         self._draw(fitted)
@@ -137,12 +137,11 @@ class PrivateLogisticRegression(ClassifierMixin, LinearModel):
 
     def predict_proba(self, X: Any) -> Floats:
         """Return probabilities, a column for each of `classes_`, or for each label. Nothing is spent."""
-        p = np.asarray(expit(self._predictor(X)))
-        if self.multilabel_:
-            return p
-        if p.shape[1] == 1:
-            return np.hstack([1 - p, p])
-        return np.asarray(p / p.sum(axis=1, keepdims=True))
+        eta = self._predictor(X)
+        if eta.shape[1] > 1 and not self.multilabel_:
+            return Softmax().mean(eta)
+        p = np.asarray(expit(eta))
+        return p if self.multilabel_ else np.hstack([1 - p, p])
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the most likely class, or which labels are more likely than not. Nothing is spent."""

@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 
 from quorate.core.arrays import Floats
 from quorate.core.mechanisms import NoisyVectors
-from quorate.models.linear._calibration import CALIBRATION_ENTRIES, calibration, newton_calibration
+from quorate.models.linear._calibration import CALIBRATION_ENTRIES, calibration, class_calibration, newton_calibration
+from quorate.models.linear._comparison import is_better
 from quorate.models.linear._factors import draw_rows, moment_entries, moment_fraction
-from quorate.models.linear._families import MEAN_DISTANCE, USUAL_MISS, Bernoulli, Family, Gaussian, Poisson
+from quorate.models.linear._families import MEAN_DISTANCE, USUAL_MISS, Bernoulli, Family, Gaussian, Poisson, Softmax
 from quorate.models.linear._geometry import Belief, Measurement, choose_measurement, evidence, update
 from quorate.models.linear._sample import Around, Shares, shift
+from quorate.models.linear._softmax import ClassRun
 from quorate.models.linear._sums import PrivateSums
 from quorate.models.linear.exact import clip_rows, exact_features, exact_weights
 
@@ -38,7 +40,6 @@ _MADE_ERROR = 0.5  # of what is measured, that a geometry of made rows may be wr
 _UNSURE_ERROR = 0.3  # the same where their spread is measured, and the variances of the weights at every step
 _CALIBRATION = 0.08  # of what the steps take, for a calibration of scores that were found by made rows
 _COMPARISON = 0.03  # of what the steps take, for the comparison with the constant
-_USUAL_GAINS, _LEAST_GAIN = 0.98, 1e-3  # of the sample, that are not clipped in the comparison
 _LARGEST_SHIFT = 0.25  # in standard deviations, up to which public rows stand for private ones
 _MOST_FAR = 0.1  # of private rows, beyond where nearly all public rows are
 _SIGNIFICANT = 4.0  # standard deviations of the noise
@@ -100,16 +101,17 @@ def fit(problem: Problem, private: PrivateSums, public: Floats | None, noisy: No
     means, moved, usable = _compare_public(problem, private, public, noisy)
     run = _start_run(problem, private, means, public if usable else None, noisy)
     # Clipping takes more off large counts than off small ones, so that sums of those would calibrate wrongly.
-    calibrated = not usable and problem.outputs == 1 and not isinstance(means.family, Poisson)
+    in_classes = isinstance(means.family, Softmax)
+    calibrated = in_classes or (not usable and problem.outputs == 1 and not isinstance(means.family, Poisson))
     later = (_CALIBRATION * calibrated, _COMPARISON)
     shares = _PUBLIC_STEPS if usable else _MADE_STEPS
     beliefs = run.steps(means.intercepts, shares, later=sum(later))
     weights, deviations, covariances = _weights_of(beliefs, run.centre)
     if calibrated:
-        off, factor = _calibrate(run, weights[0], fraction=later[0] / sum(later))
+        off, factor = _calibrate(run, weights, fraction=later[0] / sum(later))
         weights, deviations, covariances = weights * factor, deviations * factor, covariances * factor**2
         weights[:, 0] += off
-    constant = not _is_better(weights, means.intercepts, run)
+    constant = not is_better(weights, means.intercepts, run.points, run.family, private=private, noisy=noisy)
     if constant:
         weights[:, 0], weights[:, 1:], deviations[:, 1:], covariances = means.intercepts, 0.0, 0.0, 0 * covariances
     found = (run.family, moved, usable, len(shares), run.directions, constant)
@@ -118,8 +120,12 @@ def fit(problem: Problem, private: PrivateSums, public: Floats | None, noisy: No
 
 def _start_run(
     problem: Problem, private: PrivateSums, means: "_Means", public: Floats | None, noisy: NoisyVectors
-) -> "_Run":
+) -> "_Run | ClassRun":
     """Return the run by public rows, or by made ones where no public rows stand for private ones."""
+    if isinstance(means.family, Softmax):
+        points = _made_rows(problem, means, private, noisy) if public is None else public
+        error = _MADE_ERROR if public is None else _PUBLIC_ERROR
+        return ClassRun(private, noisy, points, problem.together, error=error)
     if public is not None:
         return _Run(problem, private, noisy, means=means, points=public, error=_PUBLIC_ERROR, relearn=False)
     is_logistic = isinstance(means.family, Bernoulli)
@@ -165,38 +171,21 @@ def _has_room(problem: Problem, noisy: NoisyVectors, scores: int) -> bool:
     return noisy.entries >= following + moment_entries(scores)
 
 
-def _calibrate(run: "_Run", weights: Floats, *, fraction: float) -> tuple[float, float]:
-    """Return the shift and the factor of the linear predictors of one output, by private rows."""
-    base, slopes = weights[0], exact_weights(weights[1:])
+def _calibrate(run: "_Run | ClassRun", weights: Floats, *, fraction: float) -> tuple[float, float]:
+    """Return the shift and the factor of the linear predictors of one output or of all classes, by private rows."""
+    base, slopes = weights[:, 0], exact_weights(weights[:, 1:].T)
 
-    def score(rows: Floats) -> Floats:
+    def scores(rows: Floats) -> Floats:
         return np.asarray(base + rows @ slopes)  # proof: step 2
 
+    def score(rows: Floats) -> Floats:
+        return scores(rows)[:, 0]
+
+    if isinstance(run.family, Softmax):
+        return 0.0, class_calibration(scores, scores(run.points), run.private, run.noisy, fraction=fraction)
     if isinstance(run.family, Bernoulli):
         return calibration(score, run.private, run.noisy, fraction)
     return newton_calibration(score, score(run.points), run.family, run.private, run.noisy, fraction=fraction)
-
-
-def _is_better(weights: Floats, constants: Sequence[float], run: "_Run") -> bool:
-    """Return whether the weights miss targets by less than the mean alone does, up to the noise of one number.
-
-    It takes all that is left of the budget.
-    """
-    slopes, family = exact_weights(weights[:, 1:].T), run.family
-
-    def vectors(features: Floats, targets: Floats) -> Floats:
-        eta = features @ slopes + weights[:, 0]  # proof: step 2
-        gains = family.miss(targets, np.broadcast_to(np.array(constants), eta.shape)) - family.miss(targets, eta)
-        return np.asarray(sum(gains.T) / len(constants))[:, None]  # proof: step 2: output by output
-
-    means = (
-        family.mean(run.points @ slopes + weights[:, 0]),
-        family.mean(np.broadcast_to(constants, (1, len(constants)))),
-    )
-    differences = [np.abs(vectors(run.points, targets)) for targets in (np.zeros((1, 1)), np.ones((1, 1)), *means)]
-    radius = float(np.quantile(np.max(differences, axis=0), _USUAL_GAINS)) + _LEAST_GAIN
-    gain, _ = run.private.release(vectors, entries=1, radius=min(radius, 1.0), noisy=run.noisy, fraction=1.0)
-    return bool(gain[0] > 0)
 
 
 def _with_ones(rows: Floats) -> Floats:

@@ -55,7 +55,7 @@ class Family(Protocol):
 class Bernoulli:
     """Logistic regression: y is 0 or 1."""
 
-    parts = (0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 1.0)
+    parts: tuple[float, ...] = (0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 1.0)
 
     def mean(self, eta: Floats) -> Floats:
         """Return the probabilities of 1."""
@@ -93,6 +93,22 @@ class Bernoulli:
     def with_spread(self, factor: float) -> "Bernoulli":
         """Return the family itself: the law of its residuals is known."""
         return self
+
+
+class Softmax(Bernoulli):
+    """Several classes, of which each row has one: a column of linear predictors for each."""
+
+    def mean(self, eta: Floats) -> Floats:
+        """Return the probabilities of the classes, row by row. Proof: step 2."""
+        largest = eta[:, 0]
+        for column in eta.T[1:]:
+            largest = np.maximum(largest, column)
+        powers = exp2((eta - largest[:, None]) * np.log2(np.e))
+        return np.asarray(powers / np.asarray(sum(powers.T))[:, None])
+
+    def link(self, mean: float) -> float:
+        """Return the logarithm of a share."""
+        return float(np.log(min(max(mean, 1e-3), 1.0)))
 
 
 class _Normal(ABC):
