@@ -147,3 +147,14 @@ def test_a_query_without_a_column_of_the_model_is_refused():
     fitted = qr.fit(clinic(2000), "ill", epsilon=3.0, classes=["no", "yes"])
     with pytest.raises(InvalidInput, match="needs the columns site"):
         fitted.predict({"age": [30], "shoe": [40], "person": [1]})
+
+
+def test_classes_that_are_read_are_those_of_the_whole_table_whatever_the_split():
+    labels = np.where(np.arange(400) % 2 == 0, "no", "yes").tolist()
+    schema = Schema({"age": Number(low=0, high=1)})
+    for _ in range(12):  # a quarter of the units are tested on: by luck alone the rare class is missing in one fit
+        table = {"age": np.linspace(0, 1, 400), "ill": ["perhaps", *labels[1:]]}
+        fitted = qr.fit(table, "ill", epsilon=5.0, schema=schema, test_share=0.25)
+        assert fitted.model.classes_.tolist() == ["no", "perhaps", "yes"]
+    assert fitted.claim.endswith("; the label set was read from y and counts as public")
+    assert "label set" not in qr.fit(table, "ill", schema=schema, classes=["no", "perhaps", "yes"]).claim

@@ -429,6 +429,16 @@ def test_labels_of_the_second_half_are_never_read(records, monkeypatch):
     assert len(Poison.seen) >= len(LENT)
 
 
+@pytest.mark.parametrize("halves", [(KEPT, LENT), (LENT, KEPT)])
+def test_classes_that_are_read_are_those_of_both_halves(records, monkeypatch, halves):
+    X, y = records
+    labels = y.tolist()
+    labels[LENT[0]] = "perhaps"
+    monkeypatch.setattr(classifier, "split_units", lambda rows, groups: halves)
+    made = _plain(mode="label-private", classes=None).fit(X, labels)
+    assert made.classes_.tolist() == ["no", "perhaps", "yes"]
+
+
 @pytest.mark.parametrize("container", [np.asarray, pd.Series, list])
 def test_other_labels_in_the_second_half_change_nothing(records, monkeypatch, container):
     X, y = records

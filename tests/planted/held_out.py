@@ -16,6 +16,8 @@ from quorate.models import fitting
 from quorate.models.conformal import ConformalRegressor
 from quorate.models.evaluation import ModelCheck, check_model
 from quorate.models.linear import PrivateLogisticRegression
+from quorate.models.predictors.labels import declared_classes
+from quorate.tables import Number, Schema
 
 
 class TwoSidedDistance(PrivateQuantile):
@@ -129,7 +131,29 @@ def compare_parts(twin: tuple[Any, str, Any]) -> Caught:
     return Caught("the rows of fit and test", evidence, found=shared > 0)
 
 
+def classes_of_one_part(classes: Any, y: Any) -> Any:
+    """Read the classes from some units. The mistake: whether they have a rare class tells how many units have it."""
+    return declared_classes(classes, y.slice(0, len(y) - 1))
+
+
+def read_rare_class(twin: tuple[Any, str, Any]) -> Caught:
+    """Fit on a table of which a single unit has a class: the label set of the table is public, and so has that class."""
+    labels = np.where(np.arange(400) % 2 == 0, "a", "b").tolist()
+    table = {"number": np.linspace(0, 1, 400), "label": [*labels[:-1], "c"]}
+    with replaced(*twin):
+        fitted = fitting.fit(table, "label", schema=Schema({"number": Number(low=0, high=1)}), test_share=0.2)
+    classes = fitted.model.classes_.tolist()
+    return Caught("the published classes", f"the table has the classes a, b, c; published {classes}", found=len(classes) < 3)
+
+
 HELD_OUT = (
+    replacement_bug(
+        "classes_of_one_part",
+        "replay",
+        (fitting, "declared_classes"),
+        classes_of_one_part,
+        read_rare_class,
+    ),
     replacement_bug(
         "tested_on_fitted_units",
         "replay",

@@ -13,10 +13,12 @@ from typing import Any, Literal
 from quorate.compute.ensemble import deal_units
 from quorate.core.checks import check_positive, check_rate, is_named_id
 from quorate.core.errors import Infeasible, InvalidInput
+from quorate.core.privacy.claims import LABELS_READ
 from quorate.models.conformal import ConformalRegressor
 from quorate.models.evaluation import ModelCheck, check_model
 from quorate.models.evaluation.measures import Interval, NoisyCount, share_interval
 from quorate.models.linear import PrivateLinearRegression, PrivateLogisticRegression
+from quorate.models.predictors.labels import declared_classes
 from quorate.models.saving import save
 from quorate.tables import Schema, read_table
 from quorate.tables.containers import Role, as_table
@@ -167,6 +169,9 @@ def fit(
     units, count = unit_numbers(records.num_rows, persons)
     held_out = _test_units(count, test_share)
     deal, test = deal_units(units, count, teachers=1, held_out=held_out)  # proof: step 1
+    is_read = classes is None and bounds is None
+    if is_read:  # proof: step 2
+        classes = declared_classes(None, records[label])[0].tolist()
     model = _unfitted(epsilon, delta, classes, bounds, schema=schema, public=public)
     known = None if public is None else with_numbers(_select(public, columns, role="public"))
     features, targets = records.select(list(columns)), records[label]
@@ -176,6 +181,8 @@ def fit(
         groups=None if persons is None else persons.take(deal.rows),
         public=known,
     )
+    if is_read:
+        model.claim_ = f"{model.claim_}; {LABELS_READ}"
     check, intervals = None, None
     if held_out:
         tested = {"X": features.take(test), "y": targets.take(test), "groups": None if persons is None else units[test]}

@@ -143,23 +143,23 @@ class StudentClassifier(TeacherSettings, QuorateClassifier):
         """
         self._check_settings(public)
         self._forget("student_", "labelled_", "spent_epsilon_", "plan_", "unit_", "claim_", "estimator_", "chosen_")
+        self.classes_, labels = declared_classes(self.classes, y)  # of all units, whatever the split: proof: step 4
         if self.mode == "transfer":
             public = self._rows(public, reset=True, role="public")  # the format is that of public points: proof: step 3
             X = self._rows(X, reset=False, role="private")
-            return self._transfer(X, y, groups, public, public_labels=public_labels)
+            return self._transfer(X, labels, groups, public, public_labels=public_labels)
         X = self._rows(X, reset=True, role="private")
         X = X if allows_missing(self.unfitted_student()) else fill_missing(X)  # some of them are asked as queries
-        check_consistent_length(X, y)
+        check_consistent_length(X, labels)
         teaching, lent = split_units(len(X), groups)
         people = None if groups is None else labels_of(groups, teaching)
-        labels = labels_of(y, teaching)
+        labels = labels_of(labels, teaching)
         return self._transfer(take_rows(X, teaching), labels, people, take_rows(X, lent), row_numbers=lent)
 
     def _transfer(
-        self, X: Any, y: Any, groups: Any, public: Any, *, row_numbers: Points | None = None, public_labels: Any = None
+        self, X: Any, labels: Any, groups: Any, public: Any, *, row_numbers: Points | None = None, public_labels: Any = None
     ) -> "StudentClassifier":
         """Label the public points and train the student; `row_numbers` are those of points that were records."""
-        self.classes_, labels = declared_classes(self.classes, y)
         queries = check_records(PrivateClassifier(), public, estimator=self._estimator(), reset=True, role="public")
         tried = try_student(self.unfitted_student(), public, self.classes_, shows_errors=row_numbers is None)
         if self.points == "margin":
