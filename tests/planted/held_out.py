@@ -137,13 +137,15 @@ def classes_of_one_part(classes: Any, y: Any) -> Any:
 
 
 def read_rare_class(twin: tuple[Any, str, Any]) -> Caught:
-    """Fit on a table of which a single unit has a class: the label set of the table is public, and so has that class."""
+    """Fit on a table in which a single unit has a class: it is in the public label set of the table."""
     labels = np.where(np.arange(400) % 2 == 0, "a", "b").tolist()
     table = {"number": np.linspace(0, 1, 400), "label": [*labels[:-1], "c"]}
     with replaced(*twin):
         fitted = fitting.fit(table, "label", schema=Schema({"number": Number(low=0, high=1)}), test_share=0.2)
     classes = fitted.model.classes_.tolist()
-    return Caught("the published classes", f"the table has the classes a, b, c; published {classes}", found=len(classes) < 3)
+    return Caught(
+        "the published classes", f"the table has the classes a, b, c; published {classes}", found=len(classes) < 3
+    )
 
 
 HELD_OUT = (

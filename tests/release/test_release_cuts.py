@@ -88,7 +88,7 @@ def test_a_replaced_record_moves_every_level_by_what_is_paid_for(columns):
 
 
 def test_columns_that_need_no_more_stages_are_neither_counted_nor_paid_for():
-    """Two whole numbers side by side are told apart by two stages; another column is counted to the end."""
+    """Two whole numbers side by side are told apart by three stages; another column is counted to the end."""
     seen = []
 
     def draw(counts, *, squared_sensitivity):
@@ -97,11 +97,11 @@ def test_columns_that_need_no_more_stages_are_neither_counted_nor_paid_for():
 
     small, wide = np.repeat([0.0, 1.0], 400), np.repeat([7_688.0, 15_024.0], 400)
     cuts = find_cuts([small, wide], draw, cells=16)
-    assert [square for _, square in seen] == [2, 4, 4, 2, 2]
+    assert [square for _, square in seen] == [2, 4, 4, 4, 2, 2, 2, 2, 2]
     assert cuts[0] == (0.0, 1.0, 2.0)
     seen.clear()
     assert find_cuts([small], draw, cells=16) == cuts[:1]
-    assert [square for _, square in seen] == [1, 2, 2], "no draw is made for nothing"
+    assert [square for _, square in seen] == [1, 2, 2, 2], "no draw is made for nothing"
     numbers = np.tile(np.arange(16.0), 50)
     assert find_cuts([numbers], draw, cells=16) == [tuple(np.arange(17.0))]
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+import quorate as qr
 from benchmarks.figures import data_folder
 from planted.gate import hidden_columns_by_type, replaced_everywhere
 from planted.schemas import exact_delta_of_lists, neighbouring_lists, told_schema
@@ -20,7 +21,7 @@ from quorate.core.privacy import Budget, Cost
 from quorate.models.linear import PrivateLogisticRegression
 from quorate.tables import Category, Date, Number, Reading, Schema, Text
 from quorate.tables import learned as learning
-from quorate.tables.containers import open_column, open_table
+from quorate.tables.containers import as_table, open_column, open_table
 from quorate.tables.cut_tree import CutTree, most_cells
 from quorate.tables.dates import read_moments
 from quorate.tables.features import AdditiveColumns
@@ -158,10 +159,31 @@ def test_columns_of_a_learned_schema_read_gaps_as_the_schema_has_counted_them():
     np.testing.assert_allclose(encoded.mean(axis=0), columns.known_shares()[0], atol=0.02)
 
 
-def test_columns_are_not_read_by_other_rules_than_those_of_their_schema():
-    schema = Schema({"pay": Number(low=0, high=9)}, reading=Reading(decimal=","))
-    with pytest.raises(InvalidInput, match="rules for reading"):
-        AdditiveColumns.from_schema(schema)
+@pytest.mark.parametrize("high", [9, None], ids=["declared", "learned"])
+def test_columns_are_read_by_the_rules_of_their_schema(high, tmp_path):
+    """Pay is missing where it is -1, and 1.234 is a thousand; a range that the schema leaves open is learned."""
+    rules = Reading(decimal=",", missing_texts=("", "-1"))
+    pay = Number(missing="indicator") if high is None else Number(low=0, high=9_000, missing="indicator")
+    schema = Schema({"pay": pay, "sex": Category(["f", "m"])}, reading=rules)
+    draw = np.random.default_rng(0)
+    amounts = draw.integers(1_000, 9_000, 12_000)
+    written = [f"{amount // 1000}.{amount % 1000:03d}" if amount % 7 else "-1" for amount in amounts.tolist()]
+    table = {"pay": written, "sex": draw.choice(["F", "m "], 12_000).tolist()}
+    labels = np.where(amounts > 5_000, "rich", "poor")
+    model = PrivateLogisticRegression(epsilon=4.0, columns=schema, classes=["poor", "rich"]).fit(
+        as_table(table), labels
+    )
+    queries = as_table({"pay": ["1.234", "8.765", "-1"], "sex": ["f", "F", "x"]})
+    shares = model.predict_proba(queries)[:, 1]
+    assert shares[0] < 0.2 < 0.8 < shares[1]
+    gaps = model.columns_.get_feature_names_out().tolist().index("pay is missing")
+    assert model.columns_.encode(model.check_queries(queries))[:, gaps].tolist() == [0.0, 0.0, 1.0]
+    assert ("schema_" in vars(model)) == (high is None)
+    assert high is not None or 500 < model.schema_.columns["pay"].cuts[0] < 2_000
+    loaded = qr.load(qr.save(model, tmp_path / "model"))
+    np.testing.assert_array_equal(loaded.predict_proba(queries), model.predict_proba(queries))
+    plain = AdditiveColumns.from_schema(Schema({"pay": Number(low=0, high=9_000)})).fit(None)
+    assert plain.encode(open_table({"pay": ["1.234"]}))[0, 0] < 0.001  # by the default rules
 
 
 def test_a_schema_is_learned_by_declared_rules():
@@ -410,7 +432,7 @@ def test_a_model_needs_nothing_but_the_table():
     assert model.schema_.columns["town"].categories == ("kyiv", "oslo", "rome")
     assert 0.02 <= model.schema_share_ <= 0.4
     assert "claim of their own" not in model.claim_
-    with pytest.raises(InvalidInput, match="takes no public rows"):
+    with pytest.raises(InvalidInput, match="take no public rows"):
         PrivateLogisticRegression(columns="learned", classes=[0, 1]).fit(X, y, public=X[:100])
     matrix = PrivateLogisticRegression(columns="learned", classes=[0, 1]).fit(X[["size", "noise"]].to_numpy(), y)
     assert matrix.columns_.names_ == [0, 1]
@@ -484,8 +506,8 @@ def test_a_tenth_of_epsilon_1_learns_a_real_table(name):
     assert unseen <= 1  # of a category that 5% hold, 1 in 700 is missed
     assert np.mean(errors) < 0.015
     # The bar of 4 points holds for all but some deciles: with 23 columns even the true deciles would miss it at times.
-    assert np.mean(np.array(errors) > 0.04) < 0.08
-    assert max(errors) < 0.1
+    assert np.mean(np.array(errors) > 0.04) < 0.06
+    assert max(errors) < 0.12
 
 
 def test_noise_alone_puts_some_deciles_of_many_columns_beyond_four_points():

@@ -192,15 +192,17 @@ def _describe(records: Any, source: TableFile, *, public: Path | None, schema: P
     """Return the job from the answers and the tables."""
     assert source.label is not None
     label, groups, names = source.label, source.groups, records.column_names
-    label_classes = _read_classes(records, label) if classes is None else tuple(split_list(classes))
+    declared_schema = None if schema is None else Schema.load(schema)
+    declared_classes = _declared_classes(declared_schema, label) if classes is None else tuple(split_list(classes))
+    label_classes = _read_classes(records, label) if declared_classes is None else declared_classes
     ids = tuple(name for name in names if is_named_id(name) and name not in (label, groups))
     unused = tuple(dict.fromkeys([*split_list(source.leave_out), *ids]))
     columns = len(set(names) - {label, groups, *unused})
     public_rows = None if public is None else read_table(public, role="public")
     features = _FEATURES_PER_COLUMN * columns
     wordy: tuple[str, ...] = ()
-    if schema is not None:
-        features = len(Schema.load(schema).feature_names)
+    if declared_schema is not None:
+        features = len(declared_schema.feature_names)
     elif public_rows is not None:
         declared = {"label": label, "classes": label_classes, "groups": groups}
         features, wordy = _count_features(public_rows, unused, **declared)
@@ -208,7 +210,8 @@ def _describe(records: Any, source: TableFile, *, public: Path | None, schema: P
         source=source,
         label=label,
         classes=label_classes,
-        is_declared=classes is not None,
+        is_declared=declared_classes is not None,
+        open_ranges=() if declared_schema is None else declared_schema.open_ranges,
         public=public,
         public_rows=public_rows,
         schema=schema,
@@ -232,6 +235,13 @@ def _count_features(public: Any, unused: Sequence[str], **declared: Any) -> tupl
     return len(schema.with_gaps().feature_names), wordy
 
 
+def _declared_classes(schema: Schema | None, label: str) -> tuple[str, ...] | None:
+    """Return the classes that a schema declares for this label, or None."""
+    if schema is None or schema.label is None or schema.label.column != label:
+        return None
+    return tuple(map(str, schema.label.classes))
+
+
 def _read_classes(records: Any, label: str) -> tuple[str, ...]:
     classes = distinct_texts(records[label])
     if not 2 <= len(classes) <= _MAX_CLASSES:
@@ -242,10 +252,10 @@ def _read_classes(records: Any, label: str) -> tuple[str, ...]:
 
 
 def _plan(job: Job, queries: int | None, *, abstain: bool) -> Plan:
-    if job.is_learned:
+    if columns := job.columns if job.is_learned else len(job.open_ranges):
         if job.delta == 0:
             raise InvalidInput("to learn what the columns hold needs a delta above 0: --delta, --public or --schema")
-        check_learnable(job.units, job.columns, epsilon=job.epsilon, delta=job.delta)
+        check_learnable(job.units, columns, epsilon=job.epsilon, delta=job.delta)
     majority = "sharp_majority" if len(job.classes) == 2 else "noisy_max"
     return plan(
         records=job.units,
@@ -266,7 +276,7 @@ def _prefers_linear(planned: Plan, job: Job, queries: int | None) -> bool:
         if queries is None:
             raise InvalidInput("any number of queries needs a linear model, which needs a delta above 0: --delta")
         return False
-    return job.is_learned or queries is None or errors["linear"] <= errors["votes"]
+    return job.is_learned or bool(job.open_ranges) or queries is None or errors["linear"] <= errors["votes"]
 
 
 def _show(console: Console, planned: Plan, job: Job, *, feasible: bool) -> None:
@@ -308,6 +318,11 @@ def _columns_notes(job: Job) -> Iterator[str]:
             f"The {job.columns} columns are learned from the records, within the same epsilon. A public table or a "
             "schema would say what they hold."
         )
+    if job.open_ranges:
+        yield (
+            f"The schema has no bounds for {', '.join(job.open_ranges)}: their ranges are learned from the records, "
+            "within the same epsilon. Declare low and high if they are public."
+        )
     if job.wordy:
         yield (
             f"Left out: {', '.join(job.wordy)}. Each has too many different texts in the public table to be a "
@@ -318,7 +333,7 @@ def _columns_notes(job: Job) -> Iterator[str]:
     if len(spellings) < len(job.classes):
         yield (
             f"{len(job.classes)} classes are planned for, but some look like spellings of one: "
-            f"{', '.join(job.classes)}. Make them one in the table first."
+            f"{', '.join(job.classes)}. Name each class once, and it is read in any letter case: --classes."
         )
     if not job.is_declared:
         yield (

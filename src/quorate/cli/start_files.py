@@ -38,6 +38,7 @@ class Job:
     leave_out: tuple[str, ...]  # these, and those that the owner leaves out
     columns: int
     features: int
+    open_ranges: tuple[str, ...] = ()  # columns of numbers to which the schema gives no range
     epsilon: float = 1.0
     delta: float = 0.0
     queries: int = 0

@@ -22,7 +22,6 @@ from quorate.models.predictors.labels import declared_classes
 from quorate.models.saving import save
 from quorate.tables import Schema, read_table
 from quorate.tables.containers import Role, as_table
-from quorate.tables.features import AdditiveColumns
 from quorate.tables.infer import with_numbers
 from quorate.tables.persons import unit_numbers
 
@@ -143,7 +142,8 @@ def fit(
         A public table with the same columns, or its path. Without it, and without a schema, kinds, categories and
         ranges of the columns are learned from the private table, within the same epsilon.
     schema
-        What the columns hold, if that is public.
+        What the columns hold, as far as that is public, and by which rules texts are read. Ranges of numbers that it
+        leaves open are learned from the private table, within the same epsilon.
     leave_out
         Columns that are not used. Columns named as ids are left out too.
     test_share
@@ -164,7 +164,8 @@ def fit(
     """
     check_positive("epsilon", epsilon)
     records = _open(table, role="private")
-    columns = _feature_columns(records.column_names, label, groups, leave_out)
+    unused = () if schema is None else [name for name in schema.leave_out if name in records.column_names]
+    columns = _feature_columns(records.column_names, label, groups, [*leave_out, *unused])
     persons = None if groups is None else records[groups]
     units, count = unit_numbers(records.num_rows, persons)
     held_out = _test_units(count, test_share)
@@ -258,9 +259,9 @@ def _unfitted(
         raise InvalidInput("classes are for labels, and bounds for numbers: declare one of them")
     if schema is not None and public is not None:
         raise InvalidInput("a schema and a public table both say what the columns hold: give one of them")
-    columns: AdditiveColumns | str | None = None if public is not None else "learned"
+    columns: Schema | str | None = None if public is not None else "learned"
     if schema is not None:
-        columns = AdditiveColumns.from_schema(schema)
+        columns = schema
     if bounds is not None:
         return PrivateLinearRegression(epsilon=epsilon, delta=delta, bounds=bounds, columns=columns)
     return PrivateLogisticRegression(epsilon=epsilon, delta=delta, classes=classes, columns=columns)

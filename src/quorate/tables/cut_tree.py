@@ -42,14 +42,12 @@ def number_of_key(key: int) -> float:
     return float((signed ^ ((signed >> 63) & np.int64(2**63 - 1))).view(np.float64)[0])
 
 
-def divide_range(low: float, high: float, parts: int) -> list[float]:
-    """Return the inner ends of `parts` ranges between two finite floats, each with as many floats as the others.
+def halve_range(low: float, high: float) -> float:
+    """Return the end that divides a range between two finite floats into halves with as many floats each.
 
-    Between two powers of two the ranges have one width. Ends that fall together are left out.
+    Between two powers of two the halves have one width. It is `low` itself for two neighbouring floats.
     """
-    first, last = (int(keys_of_numbers(np.array([end]))[0]) for end in (low, high))
-    keys = [first + (last - first) * index // parts for index in range(1, parts)]
-    return sorted({number_of_key(key) for key in keys if first < key < last})
+    return number_of_key((_key(low) + _key(high)) // 2)
 
 
 def shortest_decimal(low: float, width: float) -> float:
@@ -69,8 +67,8 @@ def shortest_decimal(low: float, width: float) -> float:
     return low
 
 
-_PARTS = (4, 4, 8)  # into which a cell is divided after each stage but the last
-STAGES = len(_PARTS) + 1
+_HALVINGS = 7  # After each stage but the last, cells of many units are divided into halves.
+STAGES = _HALVINGS + 1
 _POWERS = (-40, -10, -4, 0, 4, 8, 12, 16, 20, 24, 32, 50)
 _YEARS = (1800, 1900, 1940, 1960, 1970, 1980, 1990, 2000, 2005, 2010, 2015, 2020, 2025, 2030, 2050, 2100)
 _DIVIDED_SHARE = 0.05  # of the units that share no value with many: a cell with more is divided
@@ -84,6 +82,7 @@ _NARROW = 1 / 32  # The relative width of a cell whose units seem to share one n
 _QUANTILES = (0.02, *(tenth / 10 for tenth in range(1, 10)), 0.98)  # at which numbers are cut
 _BELOW = 1 / 4  # of the width of a narrow cell, by which its lower end is moved to a number of fewer decimals
 _TOLERANCE = 0.01  # of rank, by which a cut is moved to a number of fewer decimals
+_ROUNDED_UP = 1 + 1e-9  # so that a share at the end of a cell is not taken for the last of that cell by rounding
 _MOST_WHOLE = 64  # whole numbers of a cell up to which each of them is taken for as frequent as the others
 
 
@@ -120,7 +119,7 @@ class _Cell:
 
 def most_cells() -> int:
     """Return how many counts a column has at most in one stage, a public number."""
-    return 2 * len(_POWERS) + len(_YEARS) + 4 + _MOST_DIVIDED * sum(_PARTS)
+    return 2 * len(_POWERS) + len(_YEARS) + 4 + _MOST_DIVIDED * _HALVINGS
 
 
 class CutTree:
@@ -133,7 +132,7 @@ class CutTree:
     >>> while tree.is_open:
     ...     tree.update(tree.count(values).astype(float), scale=1.0)
     >>> [round(cut, 2) for cut in tree.marginal().cuts]
-    [-3.0, -1.3, -0.87, -0.5, -0.27, 0.0, 0.24, 0.52, 0.82, 1.3, 2.0]
+    [-3.0, -1.3, -0.87, -0.5, -0.28, 0.0, 0.24, 0.52, 0.82, 1.3, 2.0]
     """
 
     def __init__(
@@ -171,31 +170,30 @@ class CutTree:
         self._precision += 1 / scale**2
         _combine(self._root)
         _distribute(self._root, float(self._units))
-        self.is_open = self._stage < len(_PARTS) and self._divide(_PARTS[self._stage], scale)
+        self.is_open = self._stage < _HALVINGS and self._divide(scale)
         self._stage += 1
 
-    def _divide(self, parts: int, scale: float) -> bool:
-        """Divide the cells of many units, and return whether there are any."""
-        divisible = {cell: self._inner_ends(cell, parts) for cell in self._leaves()}
-        shared = sum(cell.units for cell, ends in divisible.items() if not ends and cell.units > _SHARED * self._units)
+    def _divide(self, scale: float) -> bool:
+        """Divide the cells of many units into halves, and return whether there are any."""
+        middles = {cell: self._middle_of(cell) for cell in self._leaves()}
+        shared = sum(
+            cell.units for cell, middle in middles.items() if middle is None and cell.units > _SHARED * self._units
+        )
         minimum = max(_DIVIDED_SHARE * (self._units - shared), _CLEAR * scale)
-        heavy = [cell for cell, ends in divisible.items() if ends and cell.units > minimum]
-        for cell in sorted(heavy, key=lambda cell: -cell.units)[:_MOST_DIVIDED]:
-            cell.parts = [_Cell(low, high) for low, high in pairwise([cell.low, *divisible[cell], cell.high])]
+        heavy = [(cell, middle) for cell, middle in middles.items() if middle is not None and cell.units > minimum]
+        for cell, middle in sorted(heavy, key=lambda pair: -pair[0].units)[:_MOST_DIVIDED]:
+            cell.parts = [_Cell(cell.low, middle), _Cell(middle, cell.high)]
         return bool(heavy) or self._stage + 1 < _LEAST_STAGES
 
-    def _inner_ends(self, cell: _Cell, parts: int) -> list[float]:
+    def _middle_of(self, cell: _Cell) -> float | None:
+        """Return the end that divides a cell into halves, or None if it is not divided."""
         if not (math.isfinite(cell.low) and math.isfinite(cell.high)):
-            return []
-        if self.is_date:
-            ends = np.linspace(cell.low, cell.high, parts + 1)[1:-1].tolist()
-        else:
-            ends = divide_range(cell.low, cell.high, parts)
-        if self._is_whole:  # A part without a whole number is empty.
-            ends = [float(np.ceil(end)) for end in ends]
-            last = _last_below(cell.high, is_whole=True)
-            ends = [end for end in ends if np.ceil(cell.low) < end <= last]
-        return sorted({end + 0.0 for end in ends})
+            return None
+        middle = (cell.low + cell.high) / 2 if self.is_date else halve_range(cell.low, cell.high)
+        if self._is_whole:  # A half without a whole number would be empty.
+            middle = float(np.ceil(middle))
+            return middle if np.ceil(cell.low) < middle <= _last_below(cell.high, is_whole=True) else None
+        return middle if cell.low < middle < cell.high else None
 
     def _leaves(self) -> list[_Cell]:
         return [leaf for cell in self._numbers for leaf in cell.leaves()]
@@ -280,8 +278,8 @@ class _Line:
         return shortest_decimal(low, high - low)
 
     def cell_at(self, share: float) -> _Cell:
-        """Return the cell in which this share of the numbers is reached."""
-        index = int(np.searchsorted(self._below, share * self.total, side="left")) - 1
+        """Return the cell in which this share of the numbers is reached; the next one if a cell ends just there."""
+        index = int(np.searchsorted(self._below, share * self.total * _ROUNDED_UP, side="right")) - 1
         return self.cells[min(max(index, 0), len(self.cells) - 1)]
 
     def _quantile(self, share: float) -> float:

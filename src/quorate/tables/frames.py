@@ -22,7 +22,7 @@ from quorate.core.arrays import Floats
 from quorate.core.errors import InvalidInput
 from quorate.tables.containers import Role, column_names, is_frame, open_table, refusal, subject
 from quorate.tables.dates import DateUnit, read_moments
-from quorate.tables.reading import MISSING_TEXTS
+from quorate.tables.reading import DEFAULT_READING, MISSING_TEXTS, Reading, Rules, as_reading
 from quorate.tables.values import read_numbers, read_texts
 
 ColumnKind = Literal["number", "date", "text"]
@@ -41,6 +41,7 @@ class FrameFormat:
     library: str
     columns: tuple[Any, ...]
     kinds: tuple[ColumnKind, ...]
+    reading: Reading = DEFAULT_READING
 
     @classmethod
     def of(cls, X: Any) -> "FrameFormat":
@@ -58,9 +59,11 @@ class FrameFormat:
         return cls.of_kinds(X, names, [kinds[name] for name in names])  # type: ignore[misc]
 
     @classmethod
-    def of_kinds(cls, X: Any, columns: Sequence[Any], kinds: Sequence[ColumnKind]) -> "FrameFormat":
+    def of_kinds(
+        cls, X: Any, columns: Sequence[Any], kinds: Sequence[ColumnKind], reading: Reading = DEFAULT_READING
+    ) -> "FrameFormat":
         """Return the format for frames of X's library whose columns are declared."""
-        return cls(_library(X), tuple(columns), tuple(kinds))
+        return cls(_library(X), tuple(columns), tuple(kinds), reading)
 
     def kind_of(self, name: Any) -> ColumnKind:
         """Return the kind of a column."""
@@ -73,7 +76,9 @@ class FrameFormat:
         """
         opened = open_table(X, self.columns, source=subject(role))
         pairs = zip(self.columns, self.kinds, strict=True)
-        return self._frame({name: read_column(name, opened.columns[name], kind, role) for name, kind in pairs})
+        return self._frame(
+            {name: read_column(name, opened.columns[name], kind, role, self.reading) for name, kind in pairs}
+        )
 
     def _frame(self, columns: Mapping[Any, Any]) -> Any:
         frames = _imported(self.library)
@@ -104,7 +109,9 @@ class FrameFormat:
             if not isinstance(name, str | int):
                 raise InvalidInput(f"columns must be named by texts or numbers to be saved, got {name!r}")
         pairs = zip(self.columns, self.kinds, strict=True)
-        return {"kind": "frame", "library": self.library, "columns": [{"name": n, "kind": k} for n, k in pairs]}
+        rules = {} if self.reading == DEFAULT_READING else {"reading": self.reading.to_document()}
+        columns = [{"name": name, "kind": kind} for name, kind in pairs]
+        return {"kind": "frame", "library": self.library, "columns": columns, **rules}
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> "FrameFormat":
@@ -113,7 +120,8 @@ class FrameFormat:
         kinds = tuple(column["kind"] for column in document["columns"])
         if not set(kinds) <= {"number", "date", "text"}:
             raise InvalidInput("the columns of the model are damaged or were changed")
-        return cls(document["library"], tuple(column["name"] for column in document["columns"]), kinds)
+        names = tuple(column["name"] for column in document["columns"])
+        return cls(document["library"], names, kinds, Reading.from_document(document.get("reading", {})))
 
 
 def named_matrix(X: Any, names: Sequence[Any]) -> Any:
@@ -144,21 +152,19 @@ def query_matrix(
     return matrix
 
 
-def read_column(
-    name: Any, column: pa.Array, kind: ColumnKind, role: Role, missing: Sequence[str] = MISSING_TEXTS
-) -> Any:
+def read_column(name: Any, column: pa.Array, kind: ColumnKind, role: Role, rules: Rules = MISSING_TEXTS) -> Any:
     """Return the values of a raw column: floats, or a list of texts with None for missing ones.
 
     A number or a date of a query that cannot be read is refused; a private one is missing.
     """
     if kind == "text":
         return read_texts(column, ()).to_pylist()
-    values = read_numbers(column, missing)
+    values = read_numbers(column, rules)
     if kind == "date":
-        moments = read_moments(column, _DATES_IN, missing)
+        moments = read_moments(column, _DATES_IN, rules)
         values = np.where(np.isnan(moments), values, moments)  # a number in a column of dates is one of days
     if role != "private" and np.isnan(values).any():
-        present = pc.is_valid(read_texts(column, missing)).to_numpy(zero_copy_only=False)
+        present = pc.is_valid(read_texts(column, as_reading(rules).missing_texts)).to_numpy(zero_copy_only=False)
         wrong = np.isnan(values) & present
         if wrong.any():
             expected = "a number" if kind == "number" else "a date or a number"

@@ -37,7 +37,8 @@ _KINDS_SHARES = (0.02, 0.2)  # the least and the largest share of the schema's b
 _TEXTS_SHARES = (0.1, 0.65)  # of what is left after the kinds, where there are numbers too
 _FREQUENT = 0.05  # of the units: a category of this size is to be found
 _SURE = 3.0  # deviations of the noise, by which its count is to pass the threshold
-_CLEAR = 3.0  # deviations of the noise, by which a kind, a fraction or a gap stands out
+_CLEAR = 3.0  # deviations of the noise, by which a kind or a gap stands out
+_CLEAR_FRACTIONS = 4.0  # the same of fractions: whole numbers that are taken for them have cuts between whole numbers
 _SLACK_SHARE = 0.3  # of delta, for texts that a single unit holds
 _LARGEST_THRESHOLD = 0.3  # of the units: above it nearly all categories would be hidden
 _BLURRED = 0.2  # of the units in other texts than those found: the owner is told
@@ -343,7 +344,7 @@ def _plurality(noisy: Floats, scale: float) -> str:
     if winner != "number":
         return winner
     fractions = noisy[ValueKind.FRACTION]
-    return "fraction" if fractions > min(_CLEAR * scale, numbers / 2) else "whole"
+    return "fraction" if fractions > min(_CLEAR_FRACTIONS * scale, numbers / 2) else "whole"
 
 
 def _learn_texts(

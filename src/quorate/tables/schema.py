@@ -314,6 +314,19 @@ class Schema:
             leave_out=tuple(dict.fromkeys([*self.leave_out, *unused])),
         )
 
+    def with_kinds(self, kinds: Mapping[str, Kind], *, learned: LearnedFacts | None = None) -> "Schema":
+        """Return the same schema with other kinds of some of its columns, and the facts of those that were learned."""
+        return replace(self, columns=dict(self.columns) | dict(kinds), learned=learned)
+
+    @property
+    def open_ranges(self) -> tuple[str, ...]:
+        """The columns of numbers of which no range is declared: no bounds, no cuts, no centre and spread."""
+        return tuple(
+            name
+            for name, kind in self.columns.items()
+            if isinstance(kind, Number) and kind.cuts is None and (kind.low, kind.centre) == (None, None)
+        )
+
     @property
     def one_scale(self) -> bool:
         """Whether all encoded columns have about the same scale: categories do, and numbers that the schema scales."""

@@ -20,6 +20,7 @@ from quorate.models.predictors.labels import class_codes, declared_classes, labe
 from quorate.models.saving.contract import Outputs, State
 from quorate.tables.containers import column_names, is_frame
 from quorate.tables.features import AdditiveColumns, HashedColumns
+from quorate.tables.schema import Schema
 
 
 class PrivateLogisticRegression(ClassifierMixin, LinearModel):
@@ -32,7 +33,8 @@ class PrivateLogisticRegression(ClassifierMixin, LinearModel):
     columns
         How rows become numbers, by the public rows: an `AdditiveColumns`, or a `HashedColumns` for a wide sparse matrix
         of counts; by default one of them with its defaults. "learned" needs no public rows: kinds, categories and cuts
-        are learned from the private rows with a part of the same budget, and `schema_` has them.
+        are learned from the private rows with a part of the same budget, and `schema_` has them. A `Schema` declares
+        the columns; of its numbers without bounds the cuts are learned in the same way.
     classes
         All labels that may occur. By default they are read from `y` and become public. For several labels at once, `y`
         is a matrix, a data frame or an Arrow table of zeros and ones, and there is nothing to declare.
@@ -63,7 +65,7 @@ class PrivateLogisticRegression(ClassifierMixin, LinearModel):
         *,
         epsilon: float = 1.0,
         delta: float = 1e-6,
-        columns: AdditiveColumns | HashedColumns | str | None = None,
+        columns: AdditiveColumns | HashedColumns | Schema | str | None = None,
         classes: Any = None,
     ) -> None:
         self.epsilon = epsilon

@@ -11,6 +11,7 @@ from quorate.models.linear._families import Gaussian, Poisson
 from quorate.models.linear.model import LinearModel, refuse_weights
 from quorate.models.predictors.labels import target_numbers
 from quorate.tables.features import AdditiveColumns, HashedColumns
+from quorate.tables.schema import Schema
 
 
 class _Regressor(RegressorMixin, LinearModel):
@@ -44,7 +45,7 @@ class PrivateLinearRegression(_Regressor):
         epsilon: float = 1.0,
         delta: float = 1e-6,
         bounds: tuple[float, float] = (0.0, 1.0),
-        columns: AdditiveColumns | HashedColumns | str | None = None,
+        columns: AdditiveColumns | HashedColumns | Schema | str | None = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -94,7 +95,7 @@ class PrivatePoissonRegression(_Regressor):
         epsilon: float = 1.0,
         delta: float = 1e-6,
         largest: float = 10.0,
-        columns: AdditiveColumns | HashedColumns | str | None = None,
+        columns: AdditiveColumns | HashedColumns | Schema | str | None = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta

@@ -43,14 +43,15 @@ from quorate.tables.learned import (
     slack_for_texts,
 )
 from quorate.tables.persons import unit_numbers
+from quorate.tables.reading import DEFAULT_READING
 
 _NO_WEIGHTS = (
     "sample_weight is refused: a weight that depends on private records would change how much one of them can move the "
     "released sums. Where a person has several rows, name the person in groups"
 )
 _NO_COLUMNS = (
-    "columns must be an AdditiveColumns or a HashedColumns, not a {}: what another transformer learns from private "
-    "rows (means, categories, a vocabulary) would leave them without noise"
+    "columns must be an AdditiveColumns, a HashedColumns or a Schema, not a {}: what another transformer learns from "
+    "private rows (means, categories, a vocabulary) would leave them without noise"
 )
 LEARNED = "learned"  # columns=: by noisy counts of the private rows, within the model's own budget
 _WITH_MODEL = "together with the model that was fitted with it"
@@ -126,7 +127,7 @@ def _named_as(columns: AdditiveColumns, names: list[Any]) -> AdditiveColumns:
         {own[name]: value for name, value in each.items()} for each in (columns.declared, columns.shares)
     )
     ordered = {name: declared[name] for name in names}
-    return AdditiveColumns(declared=ordered, shares=shares)
+    return AdditiveColumns(declared=ordered, shares=shares, reading=columns.reading)
 
 
 def _kind_of_block(block: Any) -> ColumnKind:
@@ -225,32 +226,46 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
     def _learn_columns(
         self, rows: Any, units: NDArray[np.int64] | None, number: int, outputs: int
     ) -> tuple[NoisyVectors, AdditiveColumns]:
-        """Learn the columns for a part of the budget that public numbers choose; return them and all that is left."""
-        names, slack = names_of(rows), slack_for_texts(self.delta)
-        width = _LEARNED_WIDTH * len(names) * outputs
+        """Learn the columns for a part of the budget that public numbers choose; return them and all that is left.
+
+        Of a schema only the numbers without a range are learned.
+        """
+        declared, every, slack = self._declared_schema(), names_of(rows), slack_for_texts(self.delta)
+        names = every if declared is None else [name for name in every if str(name) in declared.open_ranges]
+        if declared is not None and set(map(str, every)) != set(declared.columns):
+            raise InvalidInput("the columns of X and those that the schema declares have different names")
+        width = _LEARNED_WIDTH * len(every) * outputs
         noisy = NoisyVectors(self._budget(slack), entries=entries_of_schema(len(names)) + width)  # proof: step 6
         self.schema_share_ = choose_share(noisy, units=number, columns=len(names), slack=slack)
         values = {str(name): column_of(rows, name) for name in names}
         columns = private_columns(values, list(values), first_rows(units))
-        learned = learn_columns(columns, noisy, units=number, slack=slack, share=self.schema_share_)
-        self.schema_ = self._learned_schema(learned, number)
-        return noisy, _named_as(AdditiveColumns.from_schema(self.schema_), names)
+        reading = DEFAULT_READING if declared is None else declared.reading
+        learned = learn_columns(columns, noisy, units=number, slack=slack, share=self.schema_share_, reading=reading)
+        self.schema_ = self._learned_schema(learned, number, declared)
+        return noisy, _named_as(AdditiveColumns.from_schema(self.schema_), every)
 
     def _described(self, problem: dict[str, Any]) -> Problem:
         shares = self.columns_.known_shares() if isinstance(self.columns_, AdditiveColumns) else None
         return Problem(atoms=self.columns_.atoms(), together=self.columns_.families(), shares=shares, **problem)
 
-    def _learned_schema(self, learned: LearnedColumns, units: int) -> Schema:
+    def _declared_schema(self) -> Schema | None:
+        return self.columns if isinstance(self.columns, Schema) else None
+
+    def _learned_schema(self, learned: LearnedColumns, units: int, declared: Schema | None) -> Schema:
         """Return the learned schema. A column that the noise hid is one of a single category, whatever its type."""
         scale = max((marginal.scale for marginal in learned.marginals.values()), default=float(units))
         hidden: dict[str, Kind] = dict.fromkeys(learned.hidden, Category(("",)))  # proof: step 6
         unseen = dict.fromkeys(learned.hidden, ColumnMarginal((0.0, float(units)), 0.0, scale))
         claim = str(Claim(self.epsilon, self.delta, unit=replaced(self.unit_), conditions=(_WITH_MODEL, PUBLIC_FACTS)))
         facts = LearnedFacts(claim, self.epsilon, self.delta, units, learned.marginals | unseen, learned.notes)
-        return Schema(learned.kinds | hidden, learned=facts)
+        found = learned.kinds | hidden
+        return Schema(found, learned=facts) if declared is None else declared.with_kinds(found, learned=facts)
 
     def _is_learned(self) -> bool:
-        """Return whether the columns are to be learned from the private rows, within the model's own budget."""
+        """Return whether columns are to be learned from the private rows, within the model's own budget."""
+        declared = self._declared_schema()
+        if declared is not None:
+            return bool(declared.open_ranges)
         return isinstance(self.columns, str) and self.columns == LEARNED
 
     def _draw(self, fitted: Fitted, scale: float = 1.0) -> None:
@@ -306,14 +321,17 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
             return None
         if set(names) != set(column_names(X)):
             raise InvalidInput("the columns of X and those declared have different names")
-        return FrameFormat.of_kinds(X, names, [_kind_of_block(block) for block in self.columns_.blocks_])
+        kinds = [_kind_of_block(block) for block in self.columns_.blocks_]
+        return FrameFormat.of_kinds(X, names, kinds, self.columns_.rules)
 
     def _unfitted_columns(self, X: Any, public: Any) -> AdditiveColumns | HashedColumns | None:
         """Return the columns given, or what a table of this kind and width takes; None if they are to be learned."""
         if self._is_learned():
             if public is not None:
-                raise InvalidInput(f'columns="{LEARNED}" takes no public rows: they would say what the columns are')
+                raise InvalidInput("columns that are learned take no public rows: these would say what they hold")
             return None
+        if (declared := self._declared_schema()) is not None:
+            return AdditiveColumns.from_schema(declared)
         wide = sparse.issparse(X) and X.shape[1] > _WIDE
         default = HashedColumns() if wide else AdditiveColumns()
         columns: AdditiveColumns | HashedColumns = (
@@ -328,8 +346,11 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
 
     def _claim(self, *conditions: str) -> str:
         open_ = () if self.shift_ is None else ("the public rows are not protected",)
+        declared = self._declared_schema()
         if self._is_learned():
             open_ = (*open_, PUBLIC_FACTS)
+            if declared is not None and declared.learned is not None:
+                open_ = (*open_, _WITH_SCHEMA)
         elif getattr(self.columns_, "shares", None) is not None:
             open_ = (*open_, _WITH_SCHEMA)
         return str(Claim(self.epsilon, self.delta, unit=replaced(self.unit_), conditions=(*open_, *conditions)))

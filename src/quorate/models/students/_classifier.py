@@ -157,7 +157,14 @@ class StudentClassifier(TeacherSettings, QuorateClassifier):
         return self._transfer(take_rows(X, teaching), labels, people, take_rows(X, lent), row_numbers=lent)
 
     def _transfer(
-        self, X: Any, labels: Any, groups: Any, public: Any, *, row_numbers: Points | None = None, public_labels: Any = None
+        self,
+        X: Any,
+        labels: Any,
+        groups: Any,
+        public: Any,
+        *,
+        row_numbers: Points | None = None,
+        public_labels: Any = None,
     ) -> "StudentClassifier":
         """Label the public points and train the student; `row_numbers` are those of points that were records."""
         queries = check_records(PrivateClassifier(), public, estimator=self._estimator(), reset=True, role="public")

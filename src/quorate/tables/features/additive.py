@@ -34,7 +34,7 @@ from quorate.tables.features.blocks import (
 from quorate.tables.features.fourier import FourierFeatures, make_fourier_features
 from quorate.tables.features.interactions import Interaction, make_interactions
 from quorate.tables.features.words import Words, number_for, words_from_public
-from quorate.tables.reading import DEFAULT_READING
+from quorate.tables.reading import DEFAULT_READING, Reading
 from quorate.tables.schema import Schema
 
 _CUTS = 8
@@ -63,6 +63,8 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
         The number of random Fourier features of all numeric columns together; "auto" takes as many as the noise allows.
         Use them for tables with unknown interactions of numbers.
 
+    reading
+        The rules by which texts are read as numbers, dates and missing values; by default those of `Reading()`.
     shares
         The known means of declared columns by name: the shares of the cuts or categories (missing values last) and
         their standard deviation. They cost nothing more; `from_schema` takes them from noisy marginals.
@@ -89,6 +91,7 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
         crosses: Any = None,
         waves: Any = 0,
         shares: Any = None,
+        reading: Reading | None = None,
     ) -> None:
         self.cuts = cuts
         self.rare = rare
@@ -96,10 +99,16 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
         self.crosses = crosses
         self.waves = waves
         self.shares = shares
+        self.reading = reading
+
+    @property
+    def rules(self) -> Reading:
+        """The rules by which texts are read."""
+        return DEFAULT_READING if self.reading is None else self.reading
 
     @classmethod
     def from_schema(cls, schema: Schema) -> "AdditiveColumns":
-        """Return unfitted columns of a schema's declarations: cuts or bounds of numbers, and categories of texts.
+        """Return unfitted columns of a schema's declarations: cuts or bounds of numbers, categories, rules for reading.
 
         A schema that was learned from private rows hands its noisy marginals on: a model then does not measure the
         means of these columns again. Columns that the schema leaves out are not among them.
@@ -110,15 +119,12 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
         >>> columns.fit(None).get_feature_names_out().tolist()
         ['age', 'age from 20', 'age from 40', 'sex=f', 'sex=m', 'sex is another']
         """
-        if schema.reading != DEFAULT_READING:
-            raise InvalidInput(
-                "these columns read texts by the default rules, and the schema declares other rules for reading: pass "
-                "the numbers of schema.encode(table) instead, or leave the rules out"
-            )
         blocks = {name: block_of_kind(name, kind, schema.learned) for name, kind in schema.columns.items()}
         known = None if schema.learned is None else schema.learned.marginals
         shares = None if known is None else shares_of_blocks(blocks, known)
-        return cls(declared=blocks, shares=shares)
+        return cls(
+            declared=blocks, shares=shares, reading=None if schema.reading == DEFAULT_READING else schema.reading
+        )
 
     def fit(
         self, X: Any, y: Any = None, *, units: int = 0, epsilon: float = 1.0, outputs: int = 1
@@ -141,7 +147,7 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
                 return words_from_public(str(name), column, number=number)
             if name in declared:
                 return declared_block(str(name), declared[name], cuts=cuts)
-            return _from_public(str(name), column, numeric=_is_numeric(X, name), cuts=cuts, rare=rare)
+            return self._from_public(str(name), column, numeric=_is_numeric(X, name), cuts=cuts, rare=rare)
 
         self.blocks_ = [block(name) for name in names]
         self.names_ = names
@@ -179,6 +185,11 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
         if all(isinstance(name, str) for name in names):
             self.feature_names_in_ = np.array(names, dtype=object)
 
+    def _from_public(self, name: str, values: Column, *, numeric: bool, cuts: int, rare: int) -> Block:
+        if numeric:
+            return ramps_from_public(name, column_numbers(values, self.rules), cuts=cuts, rare=rare)
+        return categories_from_public(name, values, rare=rare)
+
     def _declared(self) -> dict[Any, Any]:
         if self.declared is None:
             return {}
@@ -194,6 +205,7 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
         X = X if isinstance(X, OpenTable) else open_rows(X)
         ramps = tuple(block for block in self.blocks_ if isinstance(block, Ramps))
         whole = isinstance(X, np.ndarray) and X.dtype == np.float64 and X.shape[1:] == (len(ramps),)
+        whole = whole and not self.rules.missing_numbers
         if whole and len(ramps) == len(self.blocks_) and not self.together_:
             return spread_ramps(ramps, X)  # columns that stand together as they are
         return self.spread(self.read(X))
@@ -204,8 +216,11 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
         X = X if isinstance(X, OpenTable) else open_rows(X)
         if X.shape[1] != len(self.names_):
             raise InvalidInput(f"rows must have {len(self.names_)} columns, got {X.shape[1]}")
-        pairs = zip(self.blocks_, self.names_, strict=True)
-        return [block.read(column_of(X, name, index)) for index, (block, name) in enumerate(pairs)]
+        columns = [column_of(X, name, index) for index, name in enumerate(self.names_)]
+        return [
+            block.read(values) if isinstance(block, Words) else block.read(values, self.rules)
+            for block, values in zip(self.blocks_, columns, strict=True)
+        ]
 
     def spread(self, read: Sequence[NDArray[Any]]) -> Floats:
         """Return the rows of numbers for values that were read, all of them or some."""
@@ -272,7 +287,8 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
         """Return what `transform` needs as plain values, beside `arrays`."""
         names = [name if isinstance(name, str) else int(name) for name in self.names_]
         blocks = [block.document() if isinstance(block, Words) else asdict(block) for block in self.blocks_]
-        return {"names": names, "blocks": blocks, **self._together()}
+        rules = {} if self.reading is None else {"reading": self.reading.to_document()}
+        return {"names": names, "blocks": blocks, **self._together(), **rules}
 
     def _together(self) -> dict[str, Any]:
         """Return the pairs of columns that are crossed, and the number of waves."""
@@ -292,7 +308,7 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
         cls, document: dict[str, Any], arrays: Mapping[str, NDArray[Any]] = MappingProxyType({})
     ) -> "AdditiveColumns":
         """Return fitted columns from what `document` and `arrays` returned."""
-        columns = cls()
+        columns = cls(reading=Reading.from_document(document["reading"]) if "reading" in document else None)
         columns.names_ = list(document["names"])
         parts: list[dict[str, NDArray[Any]]] = [{} for _ in document["blocks"]]
         for key, values in arrays.items():
@@ -355,12 +371,6 @@ def _is_numeric(X: OpenTable | Floats, name: Any) -> bool:
 def _is_cut(X: OpenTable | Floats, name: Any) -> bool:
     """Return whether `cuts` apply to a public column: numbers with more than two distinct values."""
     return _is_numeric(X, name) and len(np.unique(column_numbers(column_of(X, name)))) > 2
-
-
-def _from_public(name: str, values: Column, *, numeric: bool, cuts: int, rare: int) -> Block:
-    if numeric:
-        return ramps_from_public(name, column_numbers(values), cuts=cuts, rare=rare)
-    return categories_from_public(name, values, rare=rare)
 
 
 def _joined(blocks: list[Block], names: list[Any], X: Any) -> list[list[int]]:

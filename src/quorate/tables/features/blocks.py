@@ -21,6 +21,7 @@ from quorate.tables.columns import Category, Date, Number
 from quorate.tables.containers import raw_values
 from quorate.tables.dates import read_moments
 from quorate.tables.learned import ColumnMarginal, LearnedFacts
+from quorate.tables.reading import DEFAULT_READING, Reading
 from quorate.tables.values import canonical_text, read_codes, read_numbers, read_texts
 
 Column = Any  # a raw column (`quorate.tables.values`), or what `raw_values` takes: a column of a matrix, a list
@@ -65,15 +66,15 @@ class Ramps:
         beyond = self.line is not None and self.line[0] > self.cuts[0]
         return tuple(sorted({*(self.cuts[1:-1] if beyond else self.cuts), *(self.line or ())}))
 
-    def read(self, values: Column) -> NDArray[Any]:
+    def read(self, values: Column, reading: Reading = DEFAULT_READING) -> NDArray[Any]:
         """Return the values of a column as numbers, dates as days since 1970; NaN for what is neither.
 
         A number in a column of dates is one of days, as an estimator gets dates.
         """
-        numbers = column_numbers(values)
+        numbers = column_numbers(values, reading)
         if not self.date:
             return numbers
-        days = read_moments(raw_values(values), "days")
+        days = read_moments(raw_values(values), "days", reading)
         return np.where(np.isnan(days), numbers, days)
 
     def encode(self, values: Column) -> Floats:
@@ -141,9 +142,9 @@ class Categories:
         """One value of each kind."""
         return (*self.values, _OTHER)
 
-    def read(self, values: Column) -> NDArray[Any]:
+    def read(self, values: Column, reading: Reading = DEFAULT_READING) -> NDArray[Any]:
         """Return the place of each value among the categories; every other text has the last one."""
-        codes = read_codes(raw_values(values), self.values).astype(np.int32)
+        codes = read_codes(raw_values(values), self.values, reading).astype(np.int32)
         missing = self.values.index(MISSING) if MISSING in self.values else len(self.values)
         codes[codes < 0] = missing
         return codes
@@ -166,10 +167,10 @@ class Categories:
 Block = Ramps | Categories
 
 
-def column_numbers(values: Column) -> Floats:
+def column_numbers(values: Column, reading: Reading = DEFAULT_READING) -> Floats:
     """Return the values of a column as floats, with NaN for non-numbers."""
-    plain = isinstance(values, np.ndarray) and values.dtype.kind == "f"
-    return values.astype(np.float64, copy=False) if plain else read_numbers(raw_values(values))
+    plain = isinstance(values, np.ndarray) and values.dtype.kind == "f" and not reading.missing_numbers
+    return values.astype(np.float64, copy=False) if plain else read_numbers(raw_values(values), reading)
 
 
 def column_texts(values: Column) -> list[str]:
