@@ -20,7 +20,7 @@ from quorate.models.saving import Folder, PublishedFolder, load, open_folder
 from quorate.report import Claim, ReportData, proofs_for, software_versions, write_report
 from quorate.tables import FrameFormat, query_matrix
 
-_RELEASES = ("query release", "online release", "growing release")
+_RELEASES = ("query release", "online release", "growing release", "group release")
 _RATE_POINTS = 20  # of the answer rate that a report plots
 _CLOSED_PHASE = "the phase is closed, and the next one begins when its seats are taken"
 

@@ -18,6 +18,7 @@ from quorate.cli.fit_methods import Method
 from quorate.cli.options import AsJson, options_of, refuse_idle, split_list
 from quorate.cli.output import check_apart, check_new_folder, check_report, show_bill, show_rows
 from quorate.cli.reading import FileOptions, warn_of_delta
+from quorate.cli.release_groups import release_groups
 from quorate.cli.release_tables import (
     Subject,
     ask_release,
@@ -50,6 +51,10 @@ _TABLES, _ANSWERS = (
 )
 USED_OPTIONS = {  # by what a command does
     "when a release is asked": f"table {_ANSWERS} quantiles",
+    "with --by and --plan": "plan by total mean median columns groups table groups_per_person records_per_person "
+    "epsilon delta json",
+    "with --by": f"by total mean median table columns groups groups_per_person records_per_person {_FILES} epsilon "
+    "delta account out json",
     "with --plan": "plan table workload public columns leave_out epsilon delta alpha records report json",
     "with --online": f"online {_TABLES} epsilon delta alpha out ask json",
     "with a --growing folder that is new": f"growing update updates {_TABLES} records_per_person epsilon delta engine "
@@ -60,9 +65,9 @@ USED_OPTIONS = {  # by what a command does
 }
 _SETTINGS = Method(
     "",
-    ("release:QueryRelease", "release:GrowingRelease", "release:OnlineRelease"),
+    ("release:QueryRelease", "release:GrowingRelease", "release:OnlineRelease", "release:GroupRelease"),
     extra="account",
-    skip="subject columns error_weights domain public ledger",
+    skip="subject columns error_weights domain public ledger by totals means medians quantiles",
     types={
         "engine": Literal["auto", "plain", "residual", "adaptive", "levels", "prefix", "weights", "reweighting"],
     },
@@ -73,7 +78,9 @@ _SETTINGS = Method(
         "engine": "How counts become answers. auto takes the one with the smallest expected error, by public numbers.",
         "error": "Which error to keep small: the largest of all answers or, for marginals, the mean total variation of "
         "a marginal; weighted gives those with --target more weight.",
-        "records_per_person": "With --groups: how many records of a person count, at most. Each person counts once.",
+        "records_per_person": "With --groups: how many records of a person count, at most. With --by "
+        "each of them counts, otherwise each person counts once.",
+        "groups_per_person": "With --by and --groups: how many groups of a person count, at most.",
         "target": "With --error weighted: the column to predict, whose pairs with others are released most exactly.",
     },
 )
@@ -99,12 +106,22 @@ class ReleaseOptions(FileOptions):
         hierarchy:COLUMN[:BY,...], expressions:FILE, boxes:COLUMN,... or halfspaces:COLUMN,COLUMN.
     public
         A table of public records with the same columns. They define categories, cuts and cells, and help the engine.
+    by
+        Release numbers of groups instead of shares: the columns that name the groups, separated by commas, such as
+        region,visited:month. The parts of dates are day, week, month, quarter and year. Groups of columns that
+        --columns does not declare appear if they are clearly there; all others are one row.
+    total
+        With --by: the columns whose totals to release, separated by commas.
+    mean
+        With --by: the columns whose means to release.
+    median
+        With --by: the columns whose medians to release.
     columns
         A JSON file that declares columns: {"sex": ["f", "m"], "age": {"cuts": [18, 65]}}. Declared columns are not read
         from the public table.
     groups
-        The column that names the person of each record. The person is then protected, and the first record of each
-        counts.
+        The column that names the person of each record, also called --people. The person is then protected, and the
+        first record of each counts.
     leave_out
         Columns not to release, separated by commas: names, ids, notes.
     ask
@@ -142,8 +159,12 @@ class ReleaseOptions(FileOptions):
 
     workload: str | None = None
     public: Path | None = None
+    by: str | None = None
+    total: str | None = None
+    mean: str | None = None
+    median: str | None = None
     columns: Path | None = None
-    groups: str | None = None
+    groups: Annotated[str | None, Parameter(name=["--groups", "--people"])] = None
     leave_out: str | None = None
     ask: Annotated[list[str] | None, Parameter(negative="")] = None
     band: float | None = None
@@ -201,19 +222,31 @@ def release(table: _Table = None, *, options: ReleaseOptions = ReleaseOptions(),
     unused = {name for _, name, _ in options_of(release)} - set(used)
     refuse_idle(release, {"table": table, "options": options, **settings}, unused, mode)
     settings = {name: value for name, value in settings.items() if name in used}
+    if options.by is not None and not mode.startswith("when"):
+        return release_groups(table, options, settings)
     if mode == "with --plan":
         return _plan(_parse_subject(options, table), options, settings)
     if table is None:
         raise InvalidInput("name the table of private records, or the folder of a release to ask")
     if table.is_dir():
-        reading: dict[str, Any] = {
-            "synthetic": options.synthetic,
-            "quantiles": options.quantiles,
-            "reading": options.reading,
-        }
-        return ask_release(open_folder(table), options.queries, out=options.out, as_json=options.json, **reading)
+        return _ask(table, options)
     if mode == "with a --growing folder that exists":
         return _continue_growing(table, options)
+    return _release_shares(table, options, settings)
+
+
+def _ask(folder: Path, options: ReleaseOptions) -> int:
+    """Query the release of a folder."""
+    reading: dict[str, Any] = {
+        "synthetic": options.synthetic,
+        "quantiles": options.quantiles,
+        "reading": options.reading,
+    }
+    return ask_release(open_folder(folder), options.queries, out=options.out, as_json=options.json, **reading)
+
+
+def _release_shares(table: Path, options: ReleaseOptions, settings: dict[str, Any]) -> int:
+    """Release answers to a workload: once, after each update, or one query at a time."""
     subject = _parse_subject(options, table)
     check_apart(table, options.public)
     if options.online:
@@ -228,6 +261,8 @@ def _find_mode(table: Path | None, options: ReleaseOptions) -> str:
     """Return which options go together in this command, as a key of `USED_OPTIONS`."""
     if table is not None and table.is_dir():
         return "when a release is asked"
+    if options.by is not None:
+        return "with --by and --plan" if options.plan else "with --by"
     if options.plan or options.online:
         return "with --plan" if options.plan else "with --online"
     if options.growing is None:

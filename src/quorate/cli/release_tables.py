@@ -133,6 +133,12 @@ def ask_release(
     """Query the release of a folder: a published one, or one that pays from its budget."""
     if out is not None:
         check_new_file(out, inputs=[folder.path / "manifest.json"])
+    if folder.kind == "group release":
+        from quorate.cli.release_groups import ask_groups
+
+        if synthetic is not None or quantiles is not None or any(reading.values()):
+            raise InvalidInput("numbers by group are not read with --band, --counts, --synthetic or --quantiles")
+        return ask_groups(folder, texts, out=out, as_json=as_json)
     if folder.kind == "online release":
         return _ask_online(folder, texts, out=out, caller=caller, as_json=as_json)
     release = load(folder, kind="query release")

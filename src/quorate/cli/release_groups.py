@@ -1,0 +1,116 @@
+"""`quorate release --by`: totals, means and medians of the groups of a table, and their published folder."""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from quorate.cli.options import split_list
+from quorate.cli.output import check_new_folder, show_bill, show_rows, to_csv
+from quorate.cli.release_tables import check_table_name, write_table
+from quorate.core.errors import InvalidInput
+from quorate.models.saving import Folder, load, save
+from quorate.release import GroupRelease
+from quorate.tables.document import read_document, schema_fields
+from quorate.tables.files import TableStream
+from quorate.tables.schema import Schema
+
+_ANSWERS_FILE = "answers.csv"
+
+
+def make_group_release(options: Any, settings: Mapping[str, Any]) -> GroupRelease:
+    """Return the release that the options of the command describe.
+
+    Parameters
+    ----------
+    options
+        The options of `quorate release`.
+    settings
+        Epsilon, delta, and how much of a person counts.
+    """
+    limits = {name: settings[name] for name in ("epsilon", "delta", "account") if name in settings}
+    groups, records = settings["groups_per_person"] or 1, settings["records_per_person"]
+    return GroupRelease(
+        split_list(options.by),
+        totals=split_list(options.total),
+        means=split_list(options.mean),
+        medians=split_list(options.median),
+        columns=None if options.columns is None else _read_columns(options.columns),
+        groups_per_person=groups,
+        records_per_person=groups if records == 1 else records,
+        **limits,
+    )
+
+
+def _read_columns(path: Path) -> Any:
+    """Return the declarations of a file: a schema, or an object of columns."""
+    document = read_document(path)
+    return Schema(**schema_fields(document)) if isinstance(document.get("columns"), Mapping) else document
+
+
+def release_groups(table: Path | None, options: Any, settings: Mapping[str, Any]) -> int:
+    """Release numbers by group into a folder, and print them; with --plan, print the expected intervals instead."""
+    release = make_group_release(options, settings)
+    if options.plan:
+        return _show_plan(release, options)
+    if table is None:
+        raise InvalidInput("name the table of private records, or the folder of a release to ask")
+    if options.out is None:
+        raise InvalidInput("--out FOLDER says where to write the release")
+    check_new_folder(options.out)
+    release.fit(TableStream(table, **options.file_settings()), groups=options.groups)
+    answers = release.answer()
+    extra = {_ANSWERS_FILE: to_csv(answers.to_pylist(), answers.column_names).encode()}
+    save(release, options.out, extra=extra)
+    bill = {
+        "claim": release.claim_,
+        "privacy_unit": release.unit_,
+        "groups": len(release.published_.keys),
+        "folder": str(options.out),
+        "notes": list(release.notes_),
+        "answers": answers.to_pylist() if options.json else [],
+    }
+    if not options.json:
+        show_rows(answers.to_pylist())
+    show_bill(f"The release in {options.out}", bill, as_json=options.json)
+    for note in () if options.json else release.notes_:
+        print(f"Note: {note}.", file=sys.stderr)
+    return 0
+
+
+def _show_plan(release: GroupRelease, options: Any) -> int:
+    """Print the expected intervals for groups of some sizes."""
+    rows = release.plan(is_person=options.groups is not None).to_pylist()
+    if options.json:
+        print(json.dumps(rows))
+    else:
+        show_rows(rows, is_result=True, limit=len(rows), title="Expected 95% intervals, as half of their widths")
+    return 0
+
+
+def ask_groups(folder: Folder, measures: Sequence[str], *, out: Path | None, as_json: bool) -> int:
+    """Print or write the numbers of a published release, all of them or some measures.
+
+    Parameters
+    ----------
+    folder
+        The folder of the release.
+    measures
+        Names of measures, such as "total cost"; all of them if there are none.
+    out
+        A .csv or .parquet file for the answers.
+    as_json
+        Whether to print JSON.
+    """
+    release = load(folder, kind=GroupRelease.kind)
+    table = release.answer(measures or None)
+    if out is not None:
+        check_table_name(out)
+        write_table(out, table)
+    rows = table.to_pylist()
+    if as_json:
+        print(json.dumps({"claim": release.claim_, "answers": rows if out is None else len(rows)}))
+    elif out is None:
+        sys.stdout.write(to_csv(rows, table.column_names))
+    return 0
