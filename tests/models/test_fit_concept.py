@@ -92,7 +92,7 @@ def test_a_published_hypothesis_is_a_folder_that_answers(tables, tmp_path, capsy
     out = tmp_path / "published"
     assert _run(tables, out, "semi-private") == 0
     bill = json.loads(capsys.readouterr().out)
-    assert sorted(path.name for path in out.iterdir()) == ["GUARANTEE.md", "manifest.json", "schema.json"]
+    assert sorted(path.name for path in out.iterdir()) == ["GUARANTEE.md", "claim.json", "manifest.json", "schema.json"]
     assert main(["predict", str(out), str(tables["ask"]), "--json"]) == 0
     told = np.array(json.loads(capsys.readouterr().out)["answers"])
     assert (told == np.array(_right(tables["ask"]))).mean() > 0.7  # 200 public points leave few ages unseen

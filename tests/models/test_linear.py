@@ -1018,7 +1018,12 @@ def test_a_model_comes_back_from_its_folder_as_it_was(make, tmp_path):
     model = make(X, y)
     folder = save(model, tmp_path / "model")
     again = load(folder)
-    assert sorted(path.name for path in folder.iterdir()) == ["GUARANTEE.md", "manifest.json", "weights.npz"]
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "GUARANTEE.md",
+        "claim.json",
+        "manifest.json",
+        "weights.npz",
+    ]
     assert np.array_equal(again.predict(X), model.predict(X))
     assert np.array_equal(again.coef_deviations_, model.coef_deviations_)
     assert (again.claim_, again.shift_) == (model.claim_, model.shift_)

@@ -6,8 +6,9 @@ neighbouring data sets has a law that can be written down, and the claim is held
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -36,10 +37,10 @@ class ForgetsTheOpening(Budget):
 
     __slots__ = ("_first",)
 
-    def spend(self, cost: Cost, *, times: int = 1) -> None:
+    def spend(self, cost: Cost, *, times: int = 1, releases: Sequence[Mapping[str, Any]] | None = None) -> None:
         if not hasattr(self, "_first"):
             self._first = cost
-        super().spend(cost, times=times)
+        super().spend(cost, times=times, releases=releases)
 
     def spent_epsilon(self) -> float:
         rest = Budget(epsilon=self.epsilon, delta=self.delta, order=self.order, slack=self.slack)

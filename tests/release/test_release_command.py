@@ -60,7 +60,7 @@ def test_marginals_from_a_table_to_a_folder_and_back(data, tmp_path, capsys):
     assert bill["epsilon_spent"] <= 2
     assert abs(bill["answers"][0]["answer"] - 0.3) < 0.05
     assert {path.name for path in out.iterdir()} == {
-        "GUARANTEE.md", "answers.csv", "arrays.npz", "manifest.json", "synthetic.csv"
+        "GUARANTEE.md", "answers.csv", "claim.json", "arrays.npz", "manifest.json", "synthetic.csv"
     }  # fmt: skip
     with (out / "synthetic.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))

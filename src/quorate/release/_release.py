@@ -22,6 +22,7 @@ from quorate.core.ballots import release_counts
 from quorate.core.checks import check_count, check_delta, check_positive, check_rate, warn_of_private
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.privacy import Budget
+from quorate.core.privacy.claim_tree import Node, budget_node, group_node, unverified_node
 from quorate.core.privacy.claims import Total
 from quorate.core.progress import progress
 from quorate.models.account import Account
@@ -167,6 +168,9 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
             released = replace(released, notes=(*released.notes, note))
         total = getattr(account, "total", None)
         self.keep_release(domain, released, records // per_person, expected, unit=unit, total=total)
+        self.claim_part_ = budget_node(budget)
+        if per_person > 1:
+            self.claim_part_ = group_node(epsilon, delta, per_person, self.claim_part_)
         self.budget_ = budget if per_person == 1 else spent_budget(epsilon, delta)
         self.seconds_ = time.perf_counter() - began
         return self
@@ -401,6 +405,11 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
     def publish(self, folder: str | Path, *, extra: dict[str, bytes] | None = None) -> Path:
         """Save the release with its answers as a table, for readers without this package."""
         return saving.save(self, folder, extra=extra, answers=True)
+
+    def claim_part(self) -> Node:
+        """Return everything that was released."""
+        part: Node | None = getattr(self, "claim_part_", None)
+        return part or unverified_node("this is one of several releases of a growing table")
 
     def to_state(self, *, answers: bool = False) -> State:
         """Return the state of the release; with `answers` also the table of answers."""

@@ -45,6 +45,7 @@ def write_release(release: "QueryRelease", *, answers: bool) -> State:
         arrays |= {"component_weights": released.model.weights, "component_shares": released.model.shares}
     values = {
         "claim": release.claim_,
+        "claim_part": release.claim_part(),
         "epsilon": release.budget_.epsilon,  # of the fit, since parameters may have changed
         "delta": release.budget_.delta,
         "unit": release.unit_,
@@ -103,6 +104,7 @@ def read_release(model_class: "type[Release]", state: State) -> "Release":
         total=from_plain(values["total"], Total),
     )
     release.budget_ = spent_budget(release.epsilon, release.delta, order=float(values["order"]))
+    release.claim_part_ = values["claim_part"]
     release.seconds_ = 0.0
     return release
 

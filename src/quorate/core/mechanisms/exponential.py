@@ -12,6 +12,7 @@ import itertools
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.hypotheses import Hypothesis, Tally
 from quorate.core.mechanisms.orders import largest_epsilon, smallest_epsilon
 from quorate.core.privacy import RENYI_QUANTA, Budget, Cost, exponential_renyi
+from quorate.core.privacy.claim_tree import exponential_release
 from quorate.core.privacy.cost import float_down, float_up
 
 
@@ -90,6 +92,10 @@ class ExponentialChoice:
             return plain
         return min(plain, smallest_epsilon(lambda order: _times(choices, self.renyi(order)), delta=delta)[0])
 
+    def describe(self, *, uses: int = 1) -> dict[str, Any]:
+        """Return the description of this many choices, for a claim."""
+        return exponential_release(rate=self.rate, sensitivity=self.sensitivity, uses=uses)
+
     def choose(self, tally: Tally, *, budget: Budget | None = None) -> Hypothesis:
         """Return one candidate of the tally, charged to `budget` if there is one."""
         return self.draw_choice(tally, budget, system_noise)
@@ -99,7 +105,7 @@ class ExponentialChoice:
         if not isinstance(tally, Tally):
             raise InvalidInput(f"a choice is made from a Tally, not from {type(tally).__name__}")
         if budget is not None:
-            budget.spend(self.choice_cost(budget.order))  # charge, then draw
+            budget.spend(self.choice_cost(budget.order), releases=[self.describe()])  # charge, then draw
         mistakes = draw_level(tally.counts, self.rate, noise)  # proof: steps 2 and 3
         return tally.pick(mistakes, draw_below(int(tally.counts[mistakes]), noise))  # proof: step 4
 

@@ -8,12 +8,14 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from numbers import Integral
+from typing import Any
 
 from quorate.core._noise import NoiseSource, system_noise
 from quorate.core.checks import check_count, check_delta, check_finite_order, check_positive, validate_fields
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.mechanisms.orders import price_of_each, refined_epsilon, smallest_epsilon
 from quorate.core.privacy import Budget, Cost, best_order, gaussian_renyi
+from quorate.core.privacy.claim_tree import gaussian_release
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +71,11 @@ class NoisySum:
 
         return refined_epsilon(renyi, smallest_epsilon(renyi, delta=delta)[0], delta=delta)
 
+    def describe(self, *, uses: int = 1) -> dict[str, Any]:
+        """Return the description of this many releases, for a claim."""
+        square = self.sensitivity**2
+        return gaussian_release(squared_sensitivity=square, scale=self.scale, entries=1, uses=uses)
+
     def release(self, total: int, *, budget: Budget | None = None) -> int:
         """Return the sum with noise, charged to `budget` if there is one."""
         return self.releases([total], budget=budget)[0]
@@ -84,7 +91,8 @@ class NoisySum:
         """Charge for these sums, draw their noise from this source, and return the noisy sums."""
         sums = [_whole(total) for total in totals]
         if budget is not None:
-            budget.spend(self.release_cost(budget.order), times=len(sums))  # charge, then draw
+            cost = self.release_cost(budget.order)
+            budget.spend(cost, times=len(sums), releases=[self.describe(uses=len(sums))])  # charge, then draw
         noises = noise.gaussian(self.scale, len(sums)).tolist()
         return [total + error for total, error in zip(sums, noises, strict=True)]  # proof: step 1
 

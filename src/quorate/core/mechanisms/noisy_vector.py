@@ -23,6 +23,7 @@ from quorate.core.errors import BudgetSpent, Infeasible, InvalidInput
 from quorate.core.mechanisms.orders import refined_epsilon, smallest_epsilon
 from quorate.core.privacy import RENYI_QUANTA, Budget, Cost, best_order, to_capacity
 from quorate.core.privacy.budget import SLACK_QUANTA
+from quorate.core.privacy.claim_tree import Node, budget_node, gaussian_release
 from quorate.core.privacy.cost import float_down
 
 _LARGEST_ENTRY = 2**61  # noise and entry together stay within 64 bits
@@ -138,18 +139,25 @@ class NoisyVector:
         if len(vectors) != len(self.scales):
             raise InvalidInput(f"this mechanism has {len(self.scales)} parts, and {len(vectors)} were given")
         if budget is not None:
-            self._charge(budget)  # charge, then draw
+            self._charge(budget, self.describe([vector.size for vector in vectors]))  # charge, then draw
         source = system_noise if noise is None else noise
         pairs = zip(vectors, self.scales, strict=True)
         return [vector + source.gaussian(scale, vector.size) for vector, scale in pairs]  # proof: step 1
 
-    def _charge(self, budget: Budget) -> None:
+    def describe(self, sizes: Sequence[int]) -> list[dict[str, Any]]:
+        """Return the descriptions, for a claim, of parts with these numbers of entries."""
+        parts = zip(self.squared_sensitivities, self.scales, sizes, strict=True)
+        return [
+            gaussian_release(squared_sensitivity=square, scale=scale, entries=size) for square, scale, size in parts
+        ]
+
+    def _charge(self, budget: Budget, releases: Sequence[Node] | None = None) -> None:
         """Spend the cost at the budget's order, or else the whole of a budget that nothing was spent from."""
         cost = self.release_cost(budget.order)
         takes_all = budget.epsilon <= _LARGEST_WHOLE and budget.affordable(cost) < 1
         if takes_all and _holds(self.squared_sensitivities, self.scales, budget.epsilon, rest_of_delta(budget)):
             cost = Cost(budget.capacity().renyi)  # refused unless all of it is there: proof: step 5
-        budget.spend(cost)
+        budget.spend(cost, releases=releases)
 
 
 def _length_of(squares: Sequence[int], scales: Sequence[float]) -> float:
@@ -249,8 +257,8 @@ class NoisyVectors:
         if self._length <= 0:
             raise Infeasible("this epsilon and delta allow no release of so many entries; raise epsilon")
         self.spent = Cost(budget.capacity().renyi)
-        budget.spend(self.spent)  # all of it, or refused: proof: step 6
-        self._budget = budget  # its slack pays for thresholded releases
+        budget.spend(self.spent, releases=())  # all of it, or refused: proof: step 6
+        self._budget = budget  # its slack pays for thresholded releases; it keeps the descriptions of all releases
         self._left = _SHARES
         self._lock = threading.Lock()
 
@@ -272,6 +280,7 @@ class NoisyVectors:
         """Charge for a vector, draw its noise from this source, and return the noisy vector and the noise's scale."""
         scale = self._take_share(int(np.size(part)), squared_sensitivity, fraction)
         noisy = NoisyVector(squared_sensitivities=(squared_sensitivity,), scales=(scale,))
+        self._budget.describe_releases(noisy.describe([int(np.size(part))]))
         return noisy.draw_release([part], None, noise)[0], scale
 
     def release_rest(
@@ -285,6 +294,10 @@ class NoisyVectors:
             noisy.append(values)
             scales.append(scale)
         return noisy, scales
+
+    def claim_part(self) -> Node:
+        """Return all releases that were made so far, as a part of a claim."""
+        return budget_node(self._budget)
 
     def charge_thresholded(self, *, squared_sensitivity: int, fraction: float, slack: float) -> float:
         """Charge for a release of which only entries above a threshold are published, and return its noise scale.

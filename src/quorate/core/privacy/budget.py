@@ -10,10 +10,10 @@ guards against mistakes, not against malicious code in the same process, which c
 
 import math
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
-from typing import NoReturn
+from typing import Any, NoReturn
 from weakref import WeakKeyDictionary
 
 from quorate.core.checks import check_count, check_delta, check_order, check_positive, check_process, process_identity
@@ -73,12 +73,15 @@ class Budget:
 
     __slots__ = (
         "_capacity",
+        "_charges",
         "_closed",
         "_delta",
+        "_described",
         "_epsilon",
         "_lock",
         "_order",
         "_process",
+        "_releases",
         "_reserved",
         "_rest",
         "_slack",
@@ -114,6 +117,8 @@ class Budget:
             )
         self._spent, self._spent_slack = 0, 0
         self._reserved: WeakKeyDictionary[Reservation, tuple[list[Quanta], int]] = WeakKeyDictionary()
+        self._charges = self._described = 0
+        self._releases: list[Mapping[str, Any]] = []
         self._closed = False
         self._lock = threading.Lock()
         self._process = process_identity()
@@ -212,10 +217,24 @@ class Budget:
     def return_unused(self, *, all: bool = False) -> None:
         """Return the unused part of what was acquired. A budget of one process has nothing to return."""
 
-    def spend(self, cost: Cost, *, times: int = 1) -> None:
-        """Charge `cost` this many `times`, or raise `BudgetSpent` and charge nothing."""
+    def spend(self, cost: Cost, *, times: int = 1, releases: Sequence[Mapping[str, Any]] | None = None) -> None:
+        """Charge `cost` this many `times`, or raise `BudgetSpent` and charge nothing.
+
+        `releases` describes what is paid, for the claim (`claim_tree`); it may be empty if descriptions follow.
+        """
         self.reserve(cost, times=times)
+        if releases is not None:
+            self._described += 1
+            self.describe_releases(releases)
         self.return_unused()
+
+    def describe_releases(self, releases: Sequence[Mapping[str, Any]]) -> None:
+        """Add descriptions of releases that an earlier charge paid."""
+        self._releases += releases
+
+    def releases(self) -> list[Mapping[str, Any]] | None:
+        """Return the descriptions of all releases that were paid; None if a charge came without any."""
+        return list(self._releases) if self._described == self._charges else None
 
     def reserve(self, *costs: Cost, times: int = 1) -> "Reservation":
         """Charge, before anything is drawn, for up to `times` outcomes of each of these costs; all or nothing.
@@ -231,6 +250,7 @@ class Budget:
                 refusal = self._refusal(prices, times)
             else:
                 self._charge(prices, [times] * len(prices))
+                self._charges += 1
                 reservation = Reservation(self)
                 self._reserved[reservation] = prices, times
         if refusal is not None:

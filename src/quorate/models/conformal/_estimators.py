@@ -26,6 +26,7 @@ from quorate.core.ballots import Ballots, release_counts
 from quorate.core.checks import check_choice, check_positive, check_rate
 from quorate.core.errors import InvalidInput
 from quorate.core.mechanisms import PrivateQuantile
+from quorate.core.privacy.claim_tree import Node, releases_node
 from quorate.core.privacy.claims import Claim, replaced
 from quorate.models.evaluation.rows import (
     check_published,
@@ -125,6 +126,10 @@ class ConformalModel(SavedModel, KeepsPublished, BaseEstimator, ABC):
     def _released_score(self) -> float:
         check_is_fitted(self, "cell_")
         return float(self.grid_[self.cell_])
+
+    def claim_part(self) -> Node:
+        """Return the one choice of a cell."""
+        return releases_node(self.spent_epsilon_, 0.0, [self.quantile_.choice.describe()])
 
     def to_state(self) -> State:
         """Return settings, the grid and its released cell, and the model behind the sets or intervals."""

@@ -16,6 +16,7 @@ from quorate.core.errors import InvalidInput
 from quorate.core.estimator_calls import one_thread
 from quorate.core.mechanisms import NoisyVectors
 from quorate.core.privacy import Budget
+from quorate.core.privacy.claim_tree import Node
 from quorate.core.privacy.claims import Claim, replaced
 from quorate.core.progress import progress
 from quorate.models.linear._engine import Fitted, Problem, entries_of, fit
@@ -64,6 +65,7 @@ _FITTED = (
     "shift_",
     "is_constant_",
     "claim_",
+    "claim_part_",
     "columns_",
     "curves_",
     "entries_",
@@ -141,7 +143,7 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
 
     spending = Spending(published=True, chargeable=True, searchable=True, gaussian=True)
     summary = "A linear model, fitted by noisy sums of private records."
-    saved_attributes = ("claim_", "shift_", "is_constant_")
+    saved_attributes = ("claim_", "claim_part_", "shift_", "is_constant_")
 
     epsilon: float
     delta: float
@@ -179,7 +181,12 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
         with progress("fitting a linear model"), one_thread():
             fitted = fit(described, private, points, noisy)  # proof: step 4
         self.shift_, self.is_constant_ = fitted.shift, fitted.constant
+        self.claim_part_ = noisy.claim_part()
         return fitted
+
+    def claim_part(self) -> Node:
+        """Return the noisy sums of the fit."""
+        return self.claim_part_
 
     def to_state(self) -> State:
         """Return settings and columns, the coefficients, and how much of each may be noise."""

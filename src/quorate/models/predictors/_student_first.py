@@ -151,6 +151,10 @@ class StudentFirstClassifier(KeepsPublished, PrivateClassifier):
         budget = Budget(epsilon=self.epsilon, delta=self.delta, order=planned.quorum.order, slack=planned.quorum.slack)
         self.session_ = Session(self.answerer(ensemble), budget)
 
+    def mechanisms(self) -> list[Any]:
+        """Return the mechanisms that the budget pays."""
+        return [self.dissent_, self.mechanism_]
+
     def to_state(self) -> State:
         """Return settings and mechanisms, the teachers, the estimator, and the student that answers first."""
         documents = {"dissent": mechanism_document(self.dissent_), "quorum": mechanism_document(self.mechanism_)}

@@ -21,6 +21,7 @@ from quorate.core.checks import check_choice, check_count, check_delta, check_po
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.ledger import LedgerView
 from quorate.core.mechanisms import NoisyShares, NoisyVector
+from quorate.core.privacy.claim_tree import Node, account_node, releases_node, restate_claim, sum_node
 from quorate.core.privacy.cost import float_down
 from quorate.core.session import Session
 from quorate.models.predictors.base import ScoredClassifier, TeacherSettings
@@ -65,6 +66,12 @@ class Estimate:
         return min(0.5, self.disagreement + 2 * self.deviation)
 
 
+def estimate_noise(held_out: int, teachers: int, *, epsilon: float, delta: float) -> NoisyVector:
+    """Return the noise of both sums and of the counts of labels."""
+    square = max(held_out, teachers) ** 2
+    return NoisyVector.calibrate(epsilon=epsilon, delta=delta, squared_sensitivities=(square, square, 2))
+
+
 def estimate_rates(ensemble: Ensemble, X: Any, codes: NDArray[np.int64], *, epsilon: float, delta: float) -> Estimate:
     """Release the rates and the shares within (epsilon, delta), from one row and one label of each unit held out.
 
@@ -74,9 +81,8 @@ def estimate_rates(ensemble: Ensemble, X: Any, codes: NDArray[np.int64], *, epsi
     held out moves the counts of labels, from one to another.
     """
     held_out, teachers = len(codes), ensemble.teachers
+    noisy = estimate_noise(held_out, teachers, epsilon=epsilon, delta=delta)
     labelled = np.flatnonzero(codes >= 0)  # a row without a label counts as one that every teacher has wrong
-    square = max(held_out, teachers) ** 2
-    noisy = NoisyVector.calibrate(epsilon=epsilon, delta=delta, squared_sensitivities=(square, square, 2))
 
     def release(votes: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         wrong = teachers * held_out - votes[labelled, codes[labelled]].sum(keepdims=True)
@@ -169,6 +175,21 @@ class VotingClassifier(TeacherSettings, ScoredClassifier):
     def outputs(self) -> Outputs:
         """What an answer is: a label, or noisy shares of the vote."""
         return "vote shares" if isinstance(self.mechanism_, NoisyShares) else "labels"
+
+    def claim_part(self) -> Node:
+        """Return the account that pays for answers, and the estimate on units held out."""
+        estimate: Estimate | None = self.estimate_
+        answers = account_node(self.budget_, self.mechanisms(), ledger=True)
+        if estimate is None:
+            return answers
+        share = {"epsilon": estimate.epsilon, "delta": estimate.delta}
+        noisy = estimate_noise(estimate.held_out, self.teachers_, **share)
+        held_out = releases_node(**share, releases=noisy.describe((1, 1, len(self.classes_))))
+        return restate_claim(sum_node(held_out, answers), self.epsilon_, self.delta_)
+
+    def mechanisms(self) -> list[Any]:
+        """Return the mechanisms that the budget pays."""
+        return [self.mechanism_]
 
     def to_state(self) -> State:
         """Return settings, plan and mechanism, the teachers, and the estimator, unless the teachers were brought."""

@@ -6,6 +6,7 @@ A class that can be saved derives from `SavedModel` and says in its own module
     to_state, from_state    what a fitted model is, as plain values, arrays, estimators and models inside it
     inputs, outputs         what a query is, and what an answer is
     spending                how it spends privacy: once, by its fit, or from a ledger, by its answers
+    claim_part              the releases behind its claim, in integers that a program without this one can check
 
 `quorate.models.saving.saving` writes and reads folders of it, `quorate.service.model` serves it,
 `quorate.models.account` charges it. A class enters the registry by naming its kind; `find_class` imports the package of
@@ -26,6 +27,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from quorate.core.checks import check_process
 from quorate.core.errors import InvalidInput
+from quorate.core.privacy.claim_tree import Node, unverified_node
 from quorate.core.privacy.claims import Total
 from quorate.models.saving.codecs import array_from, arrays_from, arrays_of, from_plain, from_skops, to_plain, to_skops
 from quorate.tables.frames import FrameFormat
@@ -233,6 +235,10 @@ class SavedModel:
     def from_state(cls, state: State) -> Self:
         """Return the model of a state; `state.home` has the ledger of one with a budget."""
         raise NotImplementedError
+
+    def claim_part(self) -> Node:
+        """Return the releases behind the claim as a tree of integers, for `claim.json` (`core.privacy.claim_tree`)."""
+        return unverified_node(f"the releases of a {type(self).__name__} are not described")
 
     def page_facts(self, schema: Any = None) -> list[str]:
         """Return what the page of a published folder says of the model, line by line."""

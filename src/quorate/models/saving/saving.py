@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
 
 from quorate.core.errors import InvalidInput
+from quorate.core.privacy.claim_tree import claim_document
 from quorate.models.saving.codecs import check_loads, check_types
 from quorate.models.saving.contract import Home, SavedModel, State, find_class
 from quorate.models.saving.folder import (
@@ -24,6 +25,7 @@ from quorate.tables import SCHEMA_FILE, Schema
 if TYPE_CHECKING:
     from quorate.core.ledger import LedgerView
 
+CLAIM_NAME = "claim"  # of the file that `quorate.auditing.verify_claim` reads
 _DAMAGE = (KeyError, TypeError, AttributeError, IndexError, ValueError, OverflowError, BadZipFile)
 
 
@@ -142,7 +144,7 @@ def save(model: Any, folder: str | Path, *, extra: Extra = None, trusted: Truste
     >>> with tempfile.TemporaryDirectory() as home:
     ...     folder = save(classifier, Path(home) / "model")
     ...     load(folder).predict([[1.0]]).tolist(), sorted(path.name for path in folder.iterdir())
-    ([1], ['estimator.skops', 'ledger.key', 'ledger.lock', 'ledger.mark', 'ledger.sqlite', ... 'teachers.npz'])
+    ([1], ['claim.json', 'estimator.skops', 'ledger.key', ... 'teachers.npz'])
     """
     if not isinstance(model, SavedModel):
         raise InvalidInput(f"a {type(model).__name__} cannot be saved; save a model of Quorate")
@@ -155,6 +157,7 @@ def save(model: Any, folder: str | Path, *, extra: Extra = None, trusted: Truste
     if not model.spending.published:
         model.check_movable()
     state = model.to_state(**options)
+    state.put_document(CLAIM_NAME, claim_document(model.claim_part(), unit=getattr(model, "unit_", "")))
     check_loads(state.files | state.later_files, [*model.safe_types, *(trusted or ())])
     values = {"type": model_class.__name__, **state.values}
     if not model.spending.published:

@@ -29,6 +29,8 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 from quorate.core.checks import check_choice, check_count
 from quorate.core.errors import BudgetSpent, InvalidInput, NoQuorum
 from quorate.core.isolation import silence
+from quorate.core.privacy.budget import to_quanta
+from quorate.core.privacy.claim_tree import Node, account_node, unverified_node
 from quorate.core.rows import query_digests, take_rows
 from quorate.models.predictors import PrivateClassifier
 from quorate.models.predictors.base import QuorateClassifier, TeacherSettings
@@ -130,7 +132,7 @@ class StudentClassifier(TeacherSettings, QuorateClassifier):
     kind = "student"
     spending = Spending(published=True, chargeable=True, searchable=True)
     summary = "A classifier trained on public points that private teachers have labelled."
-    saved_attributes = ("claim_", "spent_epsilon_")
+    saved_attributes = ("claim_", "spent_epsilon_", "spent_quanta_")
 
     def fit(
         self, X: Any, y: Any, groups: Any = None, public: Any = None, *, public_labels: Any = None
@@ -142,7 +144,17 @@ class StudentClassifier(TeacherSettings, QuorateClassifier):
         missing.
         """
         self._check_settings(public)
-        self._forget("student_", "labelled_", "spent_epsilon_", "plan_", "unit_", "claim_", "estimator_", "chosen_")
+        self._forget(
+            "student_",
+            "labelled_",
+            "spent_epsilon_",
+            "spent_quanta_",
+            "plan_",
+            "unit_",
+            "claim_",
+            "estimator_",
+            "chosen_",
+        )
         self.classes_, labels = declared_classes(self.classes, y)  # of all units, whatever the split: proof: step 4
         if self.mode == "transfer":
             public = self._rows(public, reset=True, role="public")  # the format is that of public points: proof: step 3
@@ -189,6 +201,7 @@ class StudentClassifier(TeacherSettings, QuorateClassifier):
         if self.points == "margin":
             labelled = self._ask_by_margin(teachers, public, labelled)
         self.spent_epsilon_ = teachers.spent_epsilon()
+        self.spent_quanta_ = to_quanta(teachers.budget_.spent())
         self.labelled_ = labelled if row_numbers is None else replace(labelled, rows=row_numbers[labelled.rows])
         del teachers  # before anything can be raised that would carry them in its traceback
         if labelled.labels.size == 0:
@@ -198,6 +211,13 @@ class StudentClassifier(TeacherSettings, QuorateClassifier):
             )
         self.student_ = self._train(public, labelled)
         return self
+
+    def claim_part(self) -> Node:
+        """Return the account from which the answers of the teachers were paid."""
+        if self.holdout:
+            return unverified_node("the plan of this student has an estimate on units held out")
+        budget = self.plan_.open_budget()
+        return account_node(budget, [self.plan_.mechanism], ledger=False, spent=self.spent_quanta_)
 
     @property
     def outputs(self) -> Outputs:

@@ -15,6 +15,7 @@ from quorate.core.errors import InvalidInput
 from quorate.core.hypotheses.sealed import seal_candidates, unseal_hypothesis
 from quorate.core.mechanisms import NoisySum
 from quorate.core.mechanisms.exponential import ExponentialChoice
+from quorate.core.privacy.claim_tree import Node, releases_node
 from quorate.core.privacy.claims import replaced
 from quorate.models.concepts import Dichotomies, Hypothesis
 from quorate.models.concepts.stumps import named_condition, rule_text
@@ -169,6 +170,10 @@ class SemiPrivateClassifier(CoverClassifier):
 
     delta: float = 0.0
 
+    def claim_part(self) -> Node:
+        """Return the one choice among the candidates."""
+        return releases_node(self.epsilon, 0.0, [self._choice().describe()])
+
     def _choice(self) -> ExponentialChoice:
         return ExponentialChoice.calibrate(epsilon=self.epsilon, delta=self.delta, sensitivity=self.records_per_person)
 
@@ -225,6 +230,11 @@ class QueryReleaseClassifier(CoverClassifier):
         model = super().from_state(state)
         model.mistakes_ = np.array(state.values["mistakes"], dtype=np.int64)
         return model
+
+    def claim_part(self) -> Node:
+        """Return the noisy numbers of mistakes, one for each candidate."""
+        releases = [self._noisy(self.candidates_).describe(uses=self.candidates_)]
+        return releases_node(self.epsilon, self.delta, releases)
 
     def _noisy(self, candidates: int) -> NoisySum:
         return NoisySum.calibrate(
