@@ -175,6 +175,7 @@ def recorded() -> Iterator[None]:
 
 
 _RECORDS = (("a", 0.0), ("a", 10.0), ("b", 10.0), ("c", None))
+_GROUPS = "abcd"
 _REST = [("x", "a", 3.0), ("y", "b", 7.0), ("y", "b", 2.0)]
 _NUMBER = {"low": 0.0, "high": 10.0, "cuts": [2.0, 5.0]}
 
@@ -182,6 +183,8 @@ _NUMBER = {"low": 0.0, "high": 10.0, "cuts": [2.0, 5.0]}
 def _tables(most: int) -> list[dict[str, list[Any]]]:
     """Return tables in which one person has each sequence of up to `most` records, among the records of others."""
     persons = [person for size in range(1, most + 1) for person in itertools.product(_RECORDS, repeat=size)]
+    if most > 1:  # four records, of which two count in each of two groups
+        persons += [tuple((group, value) for group in pair * 2) for pair in ("ab", "cd") for value in (0.0, 10.0)]
     tables = []
     for person in persons:
         rows = [_REST[0], *(("p", group, value) for group, value in person), *_REST[1:]]
@@ -194,7 +197,7 @@ def _vectors_of(table: Any, settings: Mapping[str, Any], *, declared: bool, by_p
     """Return the function from published groups to all weighted entries, and the claimed square."""
     columns: dict[str, Any] = {"v": Number(**_NUMBER), "w": Number(**_NUMBER, closed=True)}
     if declared:
-        columns["g"] = Category(["a", "b", "c"], closed=True)
+        columns["g"] = Category(list(_GROUPS), closed=True)
     release = GroupRelease("g", totals="v", means="w", medians="v", columns=columns, **settings)
     with recorded():
         release.fit(table, groups="who" if by_person else None)
@@ -203,8 +206,8 @@ def _vectors_of(table: Any, settings: Mapping[str, Any], *, declared: bool, by_p
         return (lambda published: entries.ravel()), square
     assert _RecordedSums.seen is not None
     heads, sums, square, _ = _RecordedSums.seen
-    texts = {key: f'["{key}"]' for key in "abc"}
-    exact = {key: heads.get(texts[key], 0) for key in "abc"}
+    texts = {key: f'["{key}"]' for key in _GROUPS}
+    exact = {key: heads.get(texts[key], 0) for key in _GROUPS}
 
     def vector(published: Sequence[str]) -> NDArray[np.int64]:
         present = [key for key in published if texts[key] in heads]
@@ -212,7 +215,7 @@ def _vectors_of(table: Any, settings: Mapping[str, Any], *, declared: bool, by_p
         own = rest[: len(rest) - len(sums([]))].reshape(len(present), -1) if present else np.zeros((0, 1))
         rows = dict(zip(present, own, strict=True))
         parts = [np.append(rows.get(key, []), np.zeros(_WIDTH))[:_WIDTH] for key in published]
-        return np.concatenate([[exact[key] for key in "abc"], *parts, rest[own.size * (len(present) > 0) :]])
+        return np.concatenate([[exact[key] for key in _GROUPS], *parts, rest[own.size * (len(present) > 0) :]])
 
     return vector, square
 
@@ -231,7 +234,7 @@ def largest_move(settings: Mapping[str, Any], *, declared: bool, by_person: bool
     ]
     square = vectors[0][1]
     worst = 0.0
-    subsets = [()] if declared else [s for size in range(4) for s in itertools.combinations("abc", size)]
+    subsets = [()] if declared else [s for size in range(5) for s in itertools.combinations(_GROUPS, size)]
     for published in subsets:
         points = np.array([vector(published) for vector, _ in vectors], dtype=np.float64)
         distances = ((points[:, None] - points[None, :]) ** 2).sum(axis=2)
@@ -281,6 +284,10 @@ def _range_of_values(values: Sequence[NDArray[np.float64]], draw: Callable[..., 
 
 _LIGHT_RECORDS = property(lambda self: replace(_WEIGHTS(self), records=UNIT // 4))
 _FULL_OTHERS = property(lambda self: replace(self.weights, cells=0))
+_PEOPLE_ONCE = property(
+    lambda self: replace(_OTHERS(self), people=math.isqrt(self.records_per_group**2 * self._rest_square // 4))
+)
+_OTHERS: Callable[[Layout], Any] = vars(Layout)["other_weights"].fget
 _WEIGHTS: Callable[[Layout], Any] = vars(Layout)["weights"].fget
 
 
@@ -295,5 +302,6 @@ NUMBERS = (
     replacement_bug("person_in_all_groups", "enumeration", (_rows, "choose_records"), _all_records, _enumerate_moves),
     replacement_bug("light_records", "enumeration", (Layout, "weights"), _LIGHT_RECORDS, _enumerate_moves),
     replacement_bug("others_in_full", "enumeration", (Layout, "other_weights"), _FULL_OTHERS, _enumerate_moves),
+    replacement_bug("others_people_once", "enumeration", (Layout, "other_weights"), _PEOPLE_ONCE, _enumerate_moves),
     replacement_bug("bounds_of_values", "replay", (_release, "find_bounds"), _range_of_values, _replace_row),
 )

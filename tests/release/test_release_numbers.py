@@ -76,7 +76,7 @@ def test_weights_keep_the_conditions_of_the_proof(sums, histograms, limits):
     squares = other.records**2 + sums * (other.sums + 1) ** 2 * bool(sums)
     rest = sums * 257**2 + histograms * weights.cells**2 + weights.records**2 * (records > 1)
     room = max(rest, 0 if records > 1 else weights.records**2 // 8)
-    assert records**2 * groups * squares + other.people**2 <= records**2 * room
+    assert groups * (records**2 * squares + other.people**2) <= records**2 * room
 
 
 def test_the_choice_of_records_depends_on_their_person_alone():
@@ -341,6 +341,7 @@ def test_a_plan_says_what_a_release_will():
         ({"by": "region", "groups_per_person": 2, "records_per_person": 3}, "patient", "multiple"),
         ({"by": "region", "quantiles": {"age": 1.5}}, None, "quantile"),
         ({"by": "region", "columns": 3}, None, "columns must map"),
+        ({"by": "answer"}, None, "rename the column"),
     ],
 )
 def test_what_cannot_be_released_is_refused(settings, groups, words):

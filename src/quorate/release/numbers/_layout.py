@@ -119,7 +119,7 @@ class Layout:
         most = self._rest_square // self.groups_per_unit
         people = 0
         if self.has_people:
-            people = math.isqrt(self.records_per_group**2 * self._rest_square // 4)
+            people = math.isqrt(self.records_per_group**2 * self._rest_square // (4 * self.groups_per_unit))
             most = 3 * most // 4
         records = math.isqrt(most // 2) if self.sums else math.isqrt(most)
         sums = 0

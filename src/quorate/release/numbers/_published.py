@@ -36,7 +36,7 @@ def quantile_name(name: str, level: float) -> str:
     >>> quantile_name("stay", 0.5), quantile_name("stay", 0.9)
     ('median stay', 'quantile 0.9 stay')
     """
-    return f"median {name}" if level == 0.5 else f"quantile {level:g} {name}"
+    return f"median {name}" if level == 0.5 else f"quantile {level!r} {name}"
 
 
 @dataclass(frozen=True)

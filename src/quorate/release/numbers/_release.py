@@ -50,6 +50,7 @@ _BOUNDS_SHARE = 0.05  # of the budget, for bounds that are not declared
 _CUTS_SHARE = 0.1  # of the budget, for cuts that are not declared
 _SLACK_SHARE = 0.2  # of delta, for undeclared groups of a single unit
 _EXPECTED_GROUPS = 20  # undeclared groups, for the choice of bounds
+_ANSWER_COLUMNS = ("measure", "answer", "low", "high", "note")
 _SIZES = (30, 100, 1000)  # of groups, for a plan
 
 
@@ -171,7 +172,11 @@ class GroupRelease(SavedModel, ShowsClaim, BaseEstimator):
         return Statistics(totals, means, tuple(dict.fromkeys(levels)))
 
     def _key_columns(self, kinds: Mapping[str, Kind]) -> list[KeyColumn]:
-        return [KeyColumn.parse(name, kinds) for name in _names("by", self.by)]
+        names = _names("by", self.by)
+        for name in names:
+            if name in _ANSWER_COLUMNS:
+                raise InvalidInput(f"by must not name a column {name!r}, which the answers have; rename the column")
+        return [KeyColumn.parse(name, kinds) for name in names]
 
     def _layout(self, statistics: Statistics, index: GroupIndex, *, is_person: bool) -> Layout:
         """Return the public weights of the release."""
