@@ -16,8 +16,6 @@ from quorate.tables.document import read_document, schema_fields
 from quorate.tables.files import TableStream
 from quorate.tables.schema import Schema
 
-_ANSWERS_FILE = "answers.csv"
-
 
 def make_group_release(options: Any, settings: Mapping[str, Any]) -> GroupRelease:
     """Return the release that the options of the command describe.
@@ -29,7 +27,6 @@ def make_group_release(options: Any, settings: Mapping[str, Any]) -> GroupReleas
     settings
         Epsilon, delta, and how much of a person counts.
     """
-    limits = {name: settings[name] for name in ("epsilon", "delta", "account") if name in settings}
     groups, records = settings["groups_per_person"] or 1, settings["records_per_person"]
     return GroupRelease(
         split_list(options.by),
@@ -39,7 +36,7 @@ def make_group_release(options: Any, settings: Mapping[str, Any]) -> GroupReleas
         columns=None if options.columns is None else _read_columns(options.columns),
         groups_per_person=groups,
         records_per_person=groups if records == 1 else records,
-        **limits,
+        **{name: settings[name] for name in ("epsilon", "delta", "account") if name in settings},
     )
 
 
@@ -54,28 +51,25 @@ def release_groups(table: Path | None, options: Any, settings: Mapping[str, Any]
     release = make_group_release(options, settings)
     if options.plan:
         return _show_plan(release, options)
-    if table is None:
-        raise InvalidInput("name the table of private records, or the folder of a release to ask")
-    if options.out is None:
-        raise InvalidInput("--out FOLDER says where to write the release")
+    if table is None or options.out is None:
+        raise InvalidInput("name the table of private records, and --out FOLDER for the release")
     check_new_folder(options.out)
     release.fit(TableStream(table, **options.file_settings()), groups=options.groups)
     answers = release.answer()
-    extra = {_ANSWERS_FILE: to_csv(answers.to_pylist(), answers.column_names).encode()}
-    save(release, options.out, extra=extra)
+    rows = answers.to_pylist()
+    save(release, options.out, extra={"answers.csv": to_csv(rows, answers.column_names).encode()})
     bill = {
         "claim": release.claim_,
         "privacy_unit": release.unit_,
         "groups": len(release.published_.keys),
         "folder": str(options.out),
         "notes": list(release.notes_),
-        "answers": answers.to_pylist() if options.json else [],
+        "answers": rows if options.json else [],
     }
     if not options.json:
-        show_rows(answers.to_pylist())
+        show_rows(rows)
+        sys.stderr.writelines(f"Note: {note}.\n" for note in release.notes_)
     show_bill(f"The release in {options.out}", bill, as_json=options.json)
-    for note in () if options.json else release.notes_:
-        print(f"Note: {note}.", file=sys.stderr)
     return 0
 
 
@@ -84,8 +78,8 @@ def _show_plan(release: GroupRelease, options: Any) -> int:
     rows = release.plan(is_person=options.groups is not None).to_pylist()
     if options.json:
         print(json.dumps(rows))
-    else:
-        show_rows(rows, is_result=True, limit=len(rows), title="Expected 95% intervals, as half of their widths")
+        return 0
+    show_rows(rows, is_result=True, limit=len(rows), title="Expected 95% intervals, as half of their widths")
     return 0
 
 
@@ -105,10 +99,10 @@ def ask_groups(folder: Folder, measures: Sequence[str], *, out: Path | None, as_
     """
     release = load(folder, kind=GroupRelease.kind)
     table = release.answer(measures or None)
+    rows = table.to_pylist()
     if out is not None:
         check_table_name(out)
         write_table(out, table)
-    rows = table.to_pylist()
     if as_json:
         print(json.dumps({"claim": release.claim_, "answers": rows if out is None else len(rows)}))
     elif out is None:
