@@ -126,6 +126,33 @@ def test_a_record_whose_label_is_no_class_is_inserted_without_a_vote(tmp_path):
     assert counts[0] == counts[1]
 
 
+@pytest.mark.parametrize("data", ["[null, 1, 0, 1]", "bytes"])
+def test_a_record_with_an_odd_number_is_inserted_without_a_vote_and_keeps_nobody_out(tmp_path, data):
+    keys, following = saved(tmp_path / "model"), b""
+    tensor = '{"name": "features", "shape": [2, 2], "datatype": "FP64", %s}'
+    about = body(label=["yes", "yes"], unit=["odd", "q"])
+    tensor %= f'"data": {data}' if data != "bytes" else '"parameters": {"binary_data_size": 32}'
+    change = f'{{"inputs": [{tensor}], "about": {json.dumps(json.loads(about)["inputs"])}}}'
+    query = f'{{"inputs": [{tensor}]}}'
+    if data == "bytes":
+        following = np.array([np.nan, 1.0, 0.0, 1.0]).tobytes()
+
+    def post(ask, path, text, who):
+        headers = {"inference-header-content-length": str(len(text))} if following else {}
+        return ask("POST", path, text.encode() + following, keys[who] | headers)
+
+    with served(tmp_path / "model") as ask:
+        inserted, refused = post(ask, "/insert/m", change, "admin"), post(ask, INFER, query, "ask")
+    assert (inserted.status, json.loads(inserted.body)) == (200, {"inserted": ["odd", "q"]})
+    assert refused.code == "not_finite"
+    model, point = load(tmp_path / "model"), [[0.0, 1.0]]
+    counts = [model.session_.answerer.units.count(model.space_.points(point)).put_to(list)]
+    model.forget(["odd"])
+    counts.append(model.session_.answerer.units.count(model.space_.points(point)).put_to(list))
+    model.session_.close()
+    assert counts[0] == counts[1]
+
+
 def test_columns_may_be_named_label_and_unit(tmp_path):
     """What is said about rows has a list of its own: no name of a column collides with it."""
     frame = pandas.DataFrame(X, columns=["label", "unit"])

@@ -740,3 +740,21 @@ def test_a_number_is_one_person_in_every_type_that_may_hold_it(number, digits):
     in_columns = [pa.array([float(number)]), pa.array([str(number)])]
     in_columns += [pa.array([number])] if abs(number) < 2**63 else []
     assert len({name for column in in_columns for name in name_persons(column)}) == 1
+
+
+@given(number=st.floats(allow_nan=False, allow_infinity=False))
+def test_a_float_is_one_person_however_a_program_writes_it(number):
+    """Programs differ in whether an exponent has a sign, how many digits it has, and whether a 0 precedes a point."""
+    shortest = Decimal(repr(number))
+    _, digits, exponent = shortest.as_tuple()
+    plain = f"{'-' * (number < 0)}{''.join(map(str, digits))}e{exponent}"  # of Rust and JavaScript
+    spellings = [number, repr(number), repr(number).upper(), shortest, str(shortest), f"{shortest:f}", plain]
+    spellings.append(f"{shortest:f}".replace("0.", ".", 1) if 0 < number < 1 else number)
+    assert len({person_name(spelling) for spelling in spellings}) == 1
+    assert len(set(name_persons(spellings))) == len(set(name_persons([pa.scalar(number).as_py(), repr(number)]))) == 1
+
+
+@pytest.mark.parametrize("spellings", [[True, "True", "TRUE", "true"], ["Ann Lee", " Ann  Lee", "Ann\u00a0Lee\t"]])
+def test_a_name_is_one_with_any_blanks_and_truth_values_in_any_letters(spellings):
+    assert len({person_name(spelling) for spelling in spellings}) == 1
+    assert len(set(name_persons(spellings))) == 1

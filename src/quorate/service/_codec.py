@@ -4,9 +4,9 @@ A body is JSON, or JSON of the length that `Inference-Header-Content-Length` say
 Unknown and unsupported fields are refused, because a mistyped option would otherwise be ignored in silence. A response
 is a function of the request and the answers alone, so the same answers to the same request are the same bytes.
 
-Numbers become NumPy arrays, texts (BYTES) lists of `str`, both flat in row-major order. Every number is finite. A
-missing value is `null` in JSON: a nan among numbers of datatype FP, None among texts. The tensors of a model declare
-whether they accept missing values.
+Numbers become NumPy arrays, texts (BYTES) lists of `str`, both flat in row-major order. Every number of a query is
+finite. A missing value is `null` in JSON: a nan among numbers of datatype FP, None among texts. The tensors of a model
+declare whether they accept missing values. A change brings private records, of which no number is refused.
 """
 
 import hashlib
@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quorate.service._errors import Refused
+from quorate.tables.containers import Role
 
 Values = NDArray[Any] | list[Any]  # numbers, or texts and None
 
@@ -172,9 +173,10 @@ def read_request(
         raise Refused("bad_request", "Inference-Header-Content-Length must be the length of the JSON within the body")
     end = len(view) if header_length is None else header_length
     request = _decode(view[:end], _DECODER if about is None else _CHANGE_DECODER)
-    inputs, rest = _read_tensors(request.inputs, names, view[end:], row_limit)
+    role: Role = "query" if about is None else "private"
+    inputs, rest = _read_tensors(request.inputs, names, view[end:], row_limit, role)
     descriptions = request.about if isinstance(request, ChangeBody) else []
-    row_facts, rest = _read_tensors(descriptions, about or (), rest, row_limit)
+    row_facts, rest = _read_tensors(descriptions, about or (), rest, row_limit, role)
     if len(rest):
         raise Refused("bad_tensor", "the bytes after the JSON are more than the inputs say")
     binary = request.parameters is not None and bool(request.parameters.binary_data_output)
@@ -194,7 +196,7 @@ def _read_outputs(requested: Sequence[RequestedOutput], binary: bool) -> list[tu
 
 
 def _read_tensors(
-    descriptions: Sequence[RequestedTensor], names: Collection[str], rest: memoryview, row_limit: int
+    descriptions: Sequence[RequestedTensor], names: Collection[str], rest: memoryview, row_limit: int, role: Role
 ) -> tuple[dict[str, Tensor], memoryview]:
     """Return tensors of these names, and the bytes that follow theirs."""
     tensors: dict[str, Tensor] = {}
@@ -207,9 +209,9 @@ def _read_tensors(
         if size is not None:
             if size > len(rest):
                 raise Refused("bad_tensor", "the bytes after the JSON are fewer than the inputs say")
-            values, rest = from_binary(name, datatype, shape, rest[:size]), rest[size:]
+            values, rest = from_binary(name, datatype, shape, rest[:size], role), rest[size:]
         elif requested.data is not msgspec.UNSET:
-            values = from_json(name, datatype, shape, requested.data)
+            values = from_json(name, datatype, shape, requested.data, role)
         else:
             raise Refused(
                 "bad_tensor", "an input has no data: put them into the JSON, or after it with binary_data_size"
@@ -285,7 +287,7 @@ def _binary_size(requested: RequestedTensor) -> int | None:
     return size
 
 
-def from_json(name: str, datatype: str, shape: list[int], data: msgspec.Raw) -> Values:
+def from_json(name: str, datatype: str, shape: list[int], data: msgspec.Raw, role: Role) -> Values:
     """Return the elements of a tensor from its JSON data, which may be flat or nested by its shape."""
     kind = DATATYPES[datatype]
     values = _decode_elements(name, datatype, shape, data)
@@ -296,9 +298,11 @@ def from_json(name: str, datatype: str, shape: list[int], data: msgspec.Raw) -> 
     try:
         with np.errstate(over="ignore"):
             numbers = np.array(values, dtype=kind.array)  # a null among floats is a nan, which JSON cannot say
-        return numbers if kind.array.kind == "f" and not np.isinf(numbers).any() else _finite(name, numbers)
     except OverflowError:
         raise Refused("bad_tensor", f"a number of input {name!r} is out of the range of {datatype}") from None
+    if role == "query" and np.isinf(numbers).any():
+        raise _not_finite(name)
+    return numbers
 
 
 def _decode_elements(name: str, datatype: str, shape: list[int], data: msgspec.Raw) -> list[Any]:
@@ -316,7 +320,7 @@ def _decode_elements(name: str, datatype: str, shape: list[int], data: msgspec.R
     return list(chain.from_iterable(values))
 
 
-def from_binary(name: str, datatype: str, shape: list[int], data: memoryview) -> Values:
+def from_binary(name: str, datatype: str, shape: list[int], data: memoryview, role: Role) -> Values:
     """Return the elements of a tensor from the little-endian bytes after the JSON."""
     kind = DATATYPES[datatype].array
     if kind is None:
@@ -324,7 +328,10 @@ def from_binary(name: str, datatype: str, shape: list[int], data: memoryview) ->
     if len(data) != math.prod(shape) * kind.itemsize:
         raise _wrong_size(name)
     if kind.kind != "b":
-        return _finite(name, np.frombuffer(data, dtype=kind))
+        numbers = np.frombuffer(data, dtype=kind)
+        if role == "query" and not np.isfinite(numbers).all():
+            raise _not_finite(name)
+        return numbers
     numbers = np.frombuffer(data, dtype=np.uint8)
     if numbers.size and numbers.max() > 1:
         raise Refused("bad_tensor", f"a truth value of input {name!r} must be the byte 0 or 1")
@@ -365,14 +372,12 @@ def _check_texts(name: str, texts: list[Any]) -> list[Any]:
     return texts
 
 
-def _finite(name: str, values: NDArray[Any]) -> NDArray[Any]:
-    if values.dtype.kind == "f" and not np.isfinite(values).all():
-        raise Refused(
-            "not_finite",
-            f"all numbers of input {name!r} must be finite; a missing value is null, in JSON, or an empty text of "
-            "datatype BYTES, where the model takes it",
-        )
-    return values
+def _not_finite(name: str) -> Refused:
+    return Refused(
+        "not_finite",
+        f"all numbers of input {name!r} must be finite; a missing value is null, in JSON, or an empty text of "
+        "datatype BYTES, where the model takes it",
+    )
 
 
 def _wrong_size(name: str) -> Refused:

@@ -56,10 +56,10 @@ class Infer:
                 "an insertion has the inputs of a query and, under 'about', the tensors 'label' and 'unit', one each "
                 "for each row",
             )
-        X = model.inputs.queries(request.inputs)
+        X = model.inputs.queries(request.inputs, role="private")
         if not len(labels.values) == len(units.values) == len(X):
             raise Refused("bad_tensor", "'label' and 'unit' must have one value for each row")
-        inserted = await _change(model.session.insert, X, np.asarray(labels.values), units.values)
+        inserted = await _change(model.session.insert, X, labels.values, units.values)
         return json_response({"inserted": inserted})
 
     async def forget(self, http: HTTPRequest) -> Response:

@@ -25,7 +25,7 @@ from quorate.service._codec import Tensor, TensorInfo, join_names
 from quorate.service._errors import Refused
 from quorate.tables import Category, Number, QueryEncoder, Schema
 from quorate.tables.columns import feature_names, unknown_values
-from quorate.tables.containers import open_column
+from quorate.tables.containers import Role, open_column
 from quorate.tables.frames import FrameFormat
 
 
@@ -37,8 +37,8 @@ class Inputs:
     def __init__(self, tensors: Sequence[TensorInfo]) -> None:
         self.tensors, self.names = list(tensors), [tensor.name for tensor in tensors]
 
-    def queries(self, tensors: Mapping[str, Tensor]) -> Any:
-        """Return checked queries, or refuse."""
+    def queries(self, tensors: Mapping[str, Tensor], *, role: Role = "query") -> Any:
+        """Return checked queries, or refuse. No value of a private record is refused: an unreadable one is missing."""
         raise NotImplementedError
 
     def count_unknown(self, X: Any) -> Mapping[str, int]:
@@ -73,13 +73,13 @@ class MatrixInput(Inputs):
         super().__init__([TensorInfo("features", "FP64", [-1, columns])])
         self._columns, self._missing = columns, missing
 
-    def queries(self, tensors: Mapping[str, Tensor]) -> NDArray[np.float64]:
+    def queries(self, tensors: Mapping[str, Tensor], *, role: Role = "query") -> NDArray[np.float64]:
         """Return the matrix."""
         self.check_names(tensors)
         tensor = tensors["features"]
         if len(tensor.shape) != 2 or tensor.shape[1] != self._columns:
             raise Refused("bad_tensor", f"input 'features' must have the shape [rows, {self._columns}]")
-        return canonical_matrix(_read_numbers(tensor, missing=self._missing).reshape(tensor.shape))
+        return canonical_matrix(_read_numbers(tensor, missing=self._missing or role == "private").reshape(tensor.shape))
 
 
 class NamedInputs(Inputs):
@@ -89,10 +89,11 @@ class NamedInputs(Inputs):
         super().__init__([TensorInfo(name, "FP64", [-1]) for name in names])
         self._missing = missing
 
-    def queries(self, tensors: Mapping[str, Tensor]) -> NDArray[np.float64]:
+    def queries(self, tensors: Mapping[str, Tensor], *, role: Role = "query") -> NDArray[np.float64]:
         """Return the columns as a matrix, in the order of the model."""
         self.check_columns(tensors)
-        columns = [_read_numbers(tensors[name], missing=self._missing) for name in self.names]
+        missing = self._missing or role == "private"
+        columns = [_read_numbers(tensors[name], missing=missing) for name in self.names]
         return canonical_matrix(np.column_stack(columns))
 
 
@@ -109,9 +110,11 @@ class SchemaInputs(Inputs):
         spans = zip(columns, pairwise(ends), strict=True)
         self._categories = {name: slice(*span) for (name, kind), span in spans if isinstance(kind, Category)}
 
-    def queries(self, tensors: Mapping[str, Tensor]) -> NDArray[np.float64]:
+    def queries(self, tensors: Mapping[str, Tensor], *, role: Role = "query") -> NDArray[np.float64]:
         """Return the encoded columns; a refusal names the column and the row, never the value."""
         self.check_columns(tensors)
+        if role == "private":
+            return self.schema.encode({name: tensors[name].values for name in self.names})
         try:
             columns = [self.encoder.encode(name, tensors[name].values) for name in self.names]
         except InvalidInput as error:
@@ -146,11 +149,11 @@ class FrameInputs(Inputs):
         )
         self._form = form
 
-    def queries(self, tensors: Mapping[str, Tensor]) -> Any:
+    def queries(self, tensors: Mapping[str, Tensor], *, role: Role = "query") -> Any:
         """Return the frame that the learners take; a refusal names the column and the row, never the value."""
         self.check_columns(tensors)
         try:
-            return self._form.read({name: tensors[name].values for name in self.names})
+            return self._form.read({name: tensors[name].values for name in self.names}, role=role)
         except QuorateError as error:
             raise Refused("invalid_input", str(error)) from None
         except (TypeError, ValueError):
@@ -164,7 +167,7 @@ class QueryInput(Inputs):
         super().__init__([TensorInfo("query", "BYTES", [-1])])
         self._release = release
 
-    def queries(self, tensors: Mapping[str, Tensor]) -> NDArray[np.int64]:
+    def queries(self, tensors: Mapping[str, Tensor], *, role: Role = "query") -> NDArray[np.int64]:
         """Return the numbers of the queries, one a row."""
         self.check_columns(tensors)
         texts = [text for text in tensors["query"].values if isinstance(text, str)]

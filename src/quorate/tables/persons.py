@@ -2,17 +2,20 @@
 
     value, in any of these spellings                       one name
     7, 7.0, "7", " 007 ", "+7", "7.00", Decimal("7.0")     a number without leading zeros or zeros behind the point
-    "1e+05", "1.0E5", 100000                               as statistics programs write a float
+    "1e+05", "1.0E5", "1e5", 100000                        a float, as programs write one; also "1e-7" and ".5"
     9007199254740993, 9007199254740992.0                   the nearest 64-bit float: a library may have stored it so
     a date, a timestamp at midnight, "2024-05-31T00:00"    an ISO 8601 date; a time in UTC is kept where there is one
     UUIDs with or without hyphens, braces, in any case     32 small hexadecimal digits
     "é" in one code point or two                           Unicode's composed form (NFC)
+    "Ann Lee", " Ann  Lee "                                blanks of any kind and number are one
+    True, "TRUE", "true"                                   "true"
     None, NaN, a value that cannot be read                 the one unknown person
 
 Two people who are taken for one are protected together. One who is taken for two would not be. So no value is refused
 and no digit tells apart what a float of 64 bits does not: ids of 16 digits and more keep all of them behind a letter.
 """
 
+import math
 import re
 import unicodedata
 from collections.abc import Iterable
@@ -26,11 +29,11 @@ from quorate.core.checks import check_count
 from quorate.core.errors import InvalidInput
 from quorate.tables.containers import open_column
 from quorate.tables.dates import canonical_moment
+from quorate.tables.reading import PLAIN_NUMBER, TRUTHS
 from quorate.tables.values import canonical_text, object_texts, read_texts
 
 UNKNOWN_PERSON = ""  # the name of whoever has none: all of them are one person
 
-_NUMBER = re.compile(r"[+-]?\d+(\.\d*)?|[+-]?\d((\.\d*)?[eE]\+\d{2}|\.\d*[eE]\d{1,2})", re.ASCII)  # 5e20 may be an id
 _UUID = re.compile(r"\{?(?:urn:uuid:)?([0-9a-f]{8})-?([0-9a-f]{4})-?([0-9a-f]{4})-?([0-9a-f]{4})-?([0-9a-f]{12})\}?")
 _SHORT_FLOATS = ("float", "halffloat", "float32", "float16", "Float32")  # as Arrow, NumPy and polars name them
 
@@ -52,11 +55,13 @@ def _name(text: str | None) -> str:
     """Return the name of a person whose value is written so."""
     if text is None:
         return UNKNOWN_PERSON
-    written = unicodedata.normalize("NFC", text).strip()
+    written = " ".join(unicodedata.normalize("NFC", text).split())
     if uuid := _UUID.fullmatch(written.lower()):
         written = "".join(uuid.groups())
-    if _NUMBER.fullmatch(written):
-        return canonical_text(float(written))
+    if PLAIN_NUMBER.fullmatch(written) and math.isfinite(number := float(written)):
+        return canonical_text(number)
+    if written.casefold() in TRUTHS:
+        return written.casefold()
     return canonical_moment(written) or written
 
 
