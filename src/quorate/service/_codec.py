@@ -287,7 +287,7 @@ def _binary_size(requested: RequestedTensor) -> int | None:
     return size
 
 
-def from_json(name: str, datatype: str, shape: list[int], data: msgspec.Raw, role: Role) -> Values:
+def from_json(name: str, datatype: str, shape: list[int], data: msgspec.Raw, role: Role = "query") -> Values:
     """Return the elements of a tensor from its JSON data, which may be flat or nested by its shape."""
     kind = DATATYPES[datatype]
     values = _decode_elements(name, datatype, shape, data)
@@ -320,7 +320,7 @@ def _decode_elements(name: str, datatype: str, shape: list[int], data: msgspec.R
     return list(chain.from_iterable(values))
 
 
-def from_binary(name: str, datatype: str, shape: list[int], data: memoryview, role: Role) -> Values:
+def from_binary(name: str, datatype: str, shape: list[int], data: memoryview, role: Role = "query") -> Values:
     """Return the elements of a tensor from the little-endian bytes after the JSON."""
     kind = DATATYPES[datatype].array
     if kind is None:
