@@ -7,35 +7,30 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import warnings
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 import quorate as qr
-from forked import run_forked
+from forked import Forked, run_forked
 from quorate import __version__
+from quorate.cli import main
 
-ROOT = Path(__file__).parents[2]
-
-
-def quorate(*arguments, **environment):
-    command = [str(Path(sys.executable).parent / "quorate"), *arguments]
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=900, env={**os.environ, **environment}, check=False
-    )
+MAIN = "import sys; from quorate.cli.app import main; sys.exit(main())"
 
 
 def forked(*arguments, **environment):
-    """The same in a process that is forked from one which has imported the package: seconds sooner."""
-    code = "import sys; from quorate.cli.app import main; sys.exit(main())"
-    return subprocess.CompletedProcess(arguments, *run_forked(code, *arguments, **environment))
+    """Run a command in a process that is forked from one which has imported the package: seconds sooner."""
+    return subprocess.CompletedProcess(arguments, *run_forked(MAIN, *arguments, **environment))
 
 
 def test_version_and_help():
-    assert quorate("--version").stdout.strip() == __version__
-    as_module = [sys.executable, "-m", "quorate", "--version"]
-    assert subprocess.run(as_module, capture_output=True, text=True, check=True).stdout.strip() == __version__
+    for command in ([Path(sys.executable).parent / "quorate"], [sys.executable, "-m", "quorate"]):
+        shown = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True)
+        assert shown.stdout.strip() == __version__
     for arguments in (["--help"], ["demo", "--help"]):
         shown = forked(*arguments)
         assert shown.returncode == 0
@@ -96,39 +91,45 @@ def test_demo_as_json(tmp_path):
         (["plan", "--epsilon", "1", "--epsilon", "2"], 2, "quorate plan takes --epsilon once."),
     ],
 )
-def test_refusals_and_usage(arguments, code, text):
-    shown = forked(*arguments)
-    assert shown.returncode == code
-    assert text in shown.stderr
-    assert "Traceback" not in shown.stderr
+def test_refusals_and_usage(arguments, code, text, monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == code
+    shown = capsys.readouterr().err
+    assert text in shown
+    assert "Traceback" not in shown
+
+
+@contextmanager
+def command_with_a_reader(*arguments):
+    """Run a command whose output goes into a pipe; yield the process and the end that reads."""
+    reading, writing = os.pipe()
+    with open(reading, encoding="utf-8") as reader, tempfile.TemporaryFile("w+") as errors:
+        process = Forked(MAIN, *arguments, stdout=writing, stderr=errors.fileno())
+        os.close(writing)
+        yield process, reader, errors
 
 
 def test_a_reader_that_closes_its_end_is_no_refusal():
     """As `head` does: Rich ends the program with exit code 1, which says here that something was refused."""
-    process = subprocess.Popen([sys.executable, "-m", "quorate", "plan", "--records", "9000"], stdout=subprocess.PIPE)
-    process.stdout.close()
-    assert process.wait() == 0
+    with command_with_a_reader("plan", "--records", "9000") as (process, reader, _):
+        reader.close()
+        assert process.wait(600) == 0
 
 
 def test_an_interrupt_says_what_it_means(tmp_path):
     """Found by a newcomer: the command line's own handling swallowed it. The signal is sent once the job has begun."""
     for _ in range(6):  # Python itself swallows an interrupt that falls into a finaliser
-        before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have let it be ignored
-        process = subprocess.Popen(
-            [sys.executable, "-m", "quorate", "demo", "--out", str(tmp_path / "x.html")],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        signal.signal(signal.SIGINT, before)
-        assert "clinic" in process.stdout.readline()
-        process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=600)
-        if process.returncode == 130:
+        with command_with_a_reader("demo", "--out", str(tmp_path / "x.html")) as (process, reader, errors):
+            assert "clinic" in reader.readline()
+            process.send_signal(signal.SIGINT)
+            status = process.wait(600)
+            errors.seek(0)
+            said = errors.read()
+        if status == 130:
             break
-    assert process.returncode == 130, errors
-    assert "Interrupted" in errors
-    assert "Traceback" not in errors
+    assert status == 130, said
+    assert "Interrupted" in said
+    assert "Traceback" not in said
 
 
 @pytest.mark.parametrize(
@@ -167,8 +168,6 @@ def test_an_interrupt_says_what_the_running_call_noted(notes, said, monkeypatch,
 )
 def test_an_interrupt_tells_what_is_spent(command, said, monkeypatch, tmp_path, capsys):
     """The interrupt comes where ballots are drawn, where teachers are fitted, and where a release is counted."""
-    from quorate.cli import main
-
     monkeypatch.chdir(tmp_path)
     Path("visits.csv").write_text("x,y\n" + "0,0\n1,1\n" * 2000)
     Path("asked.csv").write_text("x\n0\n")
@@ -226,5 +225,5 @@ def test_a_command_warns_in_its_own_words(monkeypatch, capsys):
 
 
 def test_a_plan_for_a_billion_queries_comes_back():
-    shown = quorate("plan", "--records", "100000", "--queries", "1000000000", "--json")
+    shown = forked("plan", "--records", "100000", "--queries", "1000000000", "--json")
     assert json.loads(shown.stdout)["feasible"] is False
