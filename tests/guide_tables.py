@@ -1,14 +1,10 @@
 """Tables that the guides speak of: small enough for their blocks to run in moments. Names are those of the guides."""
 
-import gc
 import importlib.util
 import json
-import shutil
-import sqlite3
 import subprocess
 import sys
 import types
-from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -98,18 +94,6 @@ def write_census():
         income = CHANCE.normal(30_000, 9_000, rows).round(-2)
         sex, region = CHANCE.choice(["f", "m"], rows), CHANCE.choice(["north", "south"], rows)
         pd.DataFrame({"sex": sex, "region": region, "income": income}).to_csv(f"{name}.csv", index=False)
-
-
-def back_up(folder, target):
-    """Copy a model's folder as the guide says: the ledger through SQLite, and no mark."""
-    for file in (*Path(folder).glob("*.json"), *Path(folder).glob("*.npz"), Path(folder) / "ledger.key"):
-        shutil.copy(file, target)
-    gc.collect()  # whoever has the ledger open in this process
-    with (
-        closing(sqlite3.connect(Path(folder) / "ledger.sqlite")) as ours,
-        closing(sqlite3.connect(Path(target) / "ledger.sqlite")) as copy,
-    ):
-        ours.backup(copy)
 
 
 def in_a_process(*words):

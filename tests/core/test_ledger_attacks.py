@@ -8,8 +8,8 @@ from contextlib import closing, suppress
 
 import pytest
 
-from ledger_in_use import SPENT, ask, edit, open_ledger, path, session_of, units_spent, used
-from quorate.core.errors import LedgerRefused
+from ledger_in_use import SPENT, ask, edit, make_used, open_ledger, path, session_of, units_spent, used
+from quorate.core.errors import InvalidInput, LedgerRefused
 from quorate.core.ledger import Ledger
 from quorate.core.ledger._rules import Event
 from quorate.core.ledger.chain import link, state_folder
@@ -195,6 +195,77 @@ def test_an_old_copy_of_the_whole_folder_is_refused(path):
     session.close()
     _put_back(copy, path.parent)
     assert "rolled back" in _refused(path)
+
+
+def _without_state(path, monkeypatch):
+    """Let no mark be written outside, as in a container whose home is read-only."""
+    (path.parent.parent / "file").touch()
+    monkeypatch.setenv("QUORATE_STATE", str(path.parent.parent / "file" / "state"))
+
+
+def test_a_folder_that_is_put_back_spends_nothing_where_no_mark_is_kept_outside(path, monkeypatch):
+    _without_state(path, monkeypatch)
+    copy = _copy_of(path.parent)
+    for number in range(4):
+        _put_back(copy, path.parent)
+        session = session_of(open_ledger(path))
+        with pytest.raises(LedgerRefused, match="--no-outside-mark") as refused:
+            ask(session, 100 + number)
+        assert refused.value.cause == "no_outside_mark"
+        assert ask(session, 0)  # What was answered before is answered again.
+        session.close()
+        session.ledger.close()  # also where nothing can be spent
+        assert units_spent(path) == SPENT
+
+
+@pytest.mark.parametrize("waiver", ["environment", "argument"])
+def test_who_says_so_spends_without_a_mark_outside(path, monkeypatch, waiver):
+    _without_state(path, monkeypatch)
+    if waiver == "environment":
+        monkeypatch.setenv("QUORATE_OUTSIDE_MARK", "false")
+    ledger = open_ledger(path)
+    if waiver == "argument":
+        ledger.witness.is_waived = True
+    session = session_of(ledger)
+    ask(session, 100)
+    session.close()
+    assert units_spent(path) == SPENT + 1
+
+
+def test_a_waiver_does_not_hide_a_mark_that_is_there(path, monkeypatch):
+    copy = _copy_of(path.parent)
+    session = session_of(open_ledger(path))
+    ask(session, 100)
+    session.close()
+    _put_back(copy, path.parent)
+    monkeypatch.setenv("QUORATE_OUTSIDE_MARK", "false")
+    assert "rolled back" in _refused(path)
+
+
+def test_a_waiver_is_true_or_false(path, monkeypatch):
+    monkeypatch.setenv("QUORATE_OUTSIDE_MARK", "perhaps")
+    with pytest.raises(InvalidInput, match="QUORATE_OUTSIDE_MARK must be true or false"):
+        open_ledger(path)
+
+
+def test_a_machine_that_has_no_mark_yet_makes_one_before_it_spends(path, monkeypatch):
+    monkeypatch.setenv("QUORATE_STATE", str(path.parent.parent / "another machine"))
+    session = session_of(open_ledger(path))
+    copy = _copy_of(path.parent)
+    ask(session, 100)
+    session.close()
+    _put_back(copy, path.parent)
+    assert "rolled back" in _refused(path)
+
+
+def test_a_database_needs_no_mark_outside(postgres_url, tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("QUORATE_STATE", str(tmp_path / "file" / "state"))
+    make_used(postgres_url, tmp_path / "model")
+    session = session_of(open_ledger(postgres_url, tmp_path / "model"))
+    ask(session, 100)
+    session.close()
+    assert units_spent(postgres_url, tmp_path / "model") == SPENT + 1
 
 
 def test_an_old_copy_is_refused_while_it_is_in_use(path):

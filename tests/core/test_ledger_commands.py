@@ -1,5 +1,6 @@
 """`quorate ledger` and `quorate keys`, end to end, and what they refuse."""
 
+import fcntl
 import itertools
 import json
 import re
@@ -135,6 +136,79 @@ def test_an_old_copy_is_refused_until_it_is_restored(model, tmp_path, capsys):
     assert shown(capsys, "ledger", "verify", model).out.startswith("sound: ")
     assert ask(model, 0.0, 0.25).all()  # what the copy remembers is free
     assert figures(capsys, model)["left"] == restored["left"]
+
+
+def test_a_backup_is_drilled_and_restored_and_gives_nothing_back(model, tmp_path, capsys):
+    backup = tmp_path / "backups" / "monday"
+    serving = load(model, lease=5)  # It has a lease out while the backup is made.
+    serving.predict(np.array([[0.0]]))
+    assert "its ledger is sound" in shown(capsys, "ledger", "backup", model, backup).err
+    serving.session_.close()
+    assert {path.stat().st_mode & 0o77 for path in (backup, *backup.iterdir())} == {0}
+    assert not (backup / "ledger.mark").exists()
+    copy = shutil.copytree(backup, tmp_path / "copy")
+    assert "ledger.mark is missing" in shown(capsys, "ledger", "verify", copy, code=1).err
+    assert "never overwritten" in shown(capsys, "ledger", "backup", model, backup, code=1).err
+    files = {path.name: path.read_bytes() for path in backup.iterdir()}
+    at_backup = json.loads(shown(capsys, "ledger", "drill", model, backup, "--json").out)
+    ask(model, 0.5, 0.75)
+    later, marks = figures(capsys, model)["left"], (model / "ledger.mark").read_bytes()
+    drilled = json.loads(shown(capsys, "ledger", "drill", model, backup, "--json").out)
+    assert drilled["left_by_marks"] <= later
+    assert drilled["left_by_marks"] < at_backup["left_by_marks"]
+    assert (model / "ledger.mark").read_bytes() == marks
+    assert {path.name: path.read_bytes() for path in backup.iterdir()} == files
+    assert list(backup.parent.iterdir()) == [backup]
+    restored = json.loads(shown(capsys, "ledger", "restore", model, "--backup", backup, "--json").out)
+    assert restored["left"] == pytest.approx(drilled["left_by_marks"])
+    assert shown(capsys, "ledger", "verify", model).out.startswith("sound: ")
+    assert ask(model, 0.0).all()  # The backup remembers this answer.
+    assert figures(capsys, model)["left"] == restored["left"]
+
+
+def test_a_backup_on_a_new_machine_answers_nothing_new(model, tmp_path, capsys, monkeypatch):
+    backup, new = tmp_path / "backup", tmp_path / "new"
+    ask(model, 0.0)
+    shown(capsys, "ledger", "backup", model, backup)
+    monkeypatch.setenv("QUORATE_STATE", str(tmp_path / "state of the new machine"))
+    assert "--charge all" in shown(capsys, "ledger", "drill", new, backup).err
+    assert "charge all" in shown(capsys, "ledger", "restore", new, "--backup", backup, code=1).err
+    shown(capsys, "ledger", "restore", new, "--charge", "all")
+    assert ask(new, 0.0).all()
+    with pytest.raises(BudgetSpent):
+        ask(new, 0.5)
+
+
+@pytest.mark.parametrize("harm", ["file", "entry", "key", "another model"])
+def test_a_backup_that_is_not_whole_is_not_restored(model, fitted, tmp_path, capsys, harm):
+    backup, before = tmp_path / "backup", (model / "ledger.sqlite").read_bytes()
+    shown(capsys, "ledger", "backup", model, backup)
+    if harm == "file":
+        (backup / "teachers.npz").write_bytes(b"")
+    elif harm == "key":
+        (backup / "ledger.key").write_text("00" * 32)
+    elif harm == "entry":
+        edit(backup, "UPDATE quorate_entry SET body = replace(body, '2', '3')")
+    else:
+        (backup / "manifest.json").write_text((backup / "manifest.json").read_text() + " ")
+    for command in (("drill", model, backup), ("restore", model, "--backup", backup)):
+        shown(capsys, "ledger", *command, code=1)
+    assert (model / "ledger.sqlite").read_bytes() == before
+    assert shown(capsys, "ledger", "verify", model).out.startswith("sound: ")
+
+
+def test_a_ledger_in_use_is_not_replaced(model, tmp_path, capsys):
+    backup = tmp_path / "backup"
+    shown(capsys, "ledger", "backup", model, backup)
+    with open(model / "ledger.lock") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert "stop the server" in shown(capsys, "ledger", "restore", model, "--backup", backup, code=1).err
+    assert not list(model.glob(".*"))
+    serving = load(model, lease=5)
+    serving.predict(np.array([[0.0]]))
+    assert "stop the server" in shown(capsys, "ledger", "restore", model, "--backup", backup, code=1).err
+    serving.session_.close()
+    assert shown(capsys, "ledger", "verify", model).out.startswith("sound: ")
 
 
 def test_compact_lets_entries_go_and_charges_stay(model, tmp_path, capsys):

@@ -1,8 +1,12 @@
 """A full disk, a ledger that is gone, a database that is stopped or hung: said soon, and over when it is over."""
 
+import fcntl
 import os
 import signal
+import sqlite3
+import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -126,3 +130,61 @@ def test_the_wait_is_a_setting(monkeypatch):
     monkeypatch.setenv("QUORATE_DATABASE_SECONDS", "soon")
     with pytest.raises(InvalidInput, match="QUORATE_DATABASE_SECONDS"):
         postgres.patience()
+
+
+@pytest.fixture
+def held(on_disk, monkeypatch):
+    """A ledger that waits for half a second, whose lock somebody else holds until the test releases it."""
+    monkeypatch.setenv("QUORATE_DATABASE_SECONDS", "0.5")
+    path = Path(on_disk.place)
+    ledger = Ledger.open(path, fingerprint="m")
+    with open(path.with_suffix(".lock")) as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield ledger, lambda: fcntl.flock(lock, fcntl.LOCK_UN)
+
+
+def test_a_lock_that_another_process_holds_is_not_waited_for(held):
+    ledger, release = held
+    took = []
+    for _ in range(6):
+        began = time.monotonic()
+        with pytest.raises(LedgerRefused, match="locked by another process") as caught:
+            ledger.state()
+        took.append(time.monotonic() - began)
+        assert caught.value.cause == "locked"
+        assert 0 < caught.value.retry_after <= 1
+        time.sleep(max(0.0, 0.3 - took[-1]))
+    assert max(took) < 3
+    assert min(took) < 0.1  # For a second after a wait that was given up nobody waits.
+    assert sum(thread.name == "quorate-lock" for thread in threading.enumerate()) == 1
+    release()
+    time.sleep(1.1)
+    assert ledger.verify().sound
+
+
+def test_a_wait_that_was_given_up_leaves_no_lock(held):
+    """The thread of that wait gets the lock some time, and must let go of it."""
+    ledger, release = held
+    with pytest.raises(LedgerRefused):
+        ledger.state()
+    release()
+    end = time.monotonic() + 20
+    while any(thread.name == "quorate-lock" for thread in threading.enumerate()):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    other = Ledger.open(ledger.place, fingerprint="m")
+    assert other.verify().sound
+
+
+def test_a_database_that_another_program_locks_is_not_waited_for(on_disk, monkeypatch):
+    monkeypatch.setenv("QUORATE_DATABASE_SECONDS", "0.5")
+    ledger = Ledger.open(on_disk.place, fingerprint="m")
+    with closing(sqlite3.connect(on_disk.place, isolation_level=None)) as program:
+        program.execute("BEGIN EXCLUSIVE")
+        began = time.monotonic()
+        with pytest.raises(LedgerRefused) as caught:
+            ledger.state()
+        assert caught.value.cause == "locked"
+        assert time.monotonic() - began < 3
+        program.execute("ROLLBACK")
+    assert ledger.verify().sound

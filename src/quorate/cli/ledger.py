@@ -1,4 +1,4 @@
-"""Show, verify, compact, export, move or restore the ledger of a model; open an account for several models."""
+"""Show, verify, compact, export, back up, move or restore the ledger of a model; open an account for several."""
 
 import json as jsons
 import math
@@ -12,14 +12,17 @@ from cyclopts import App
 
 from quorate.cli.options import AsJson, ModelPath
 from quorate.cli.output import check_new_file, show_bill, show_line
-from quorate.core.errors import LedgerRefused
+from quorate.core.errors import InvalidInput, LedgerRefused
 from quorate.core.ledger import (
     Key,
     Ledger,
     LedgerView,
+    back_up,
     check_export,
     export_entries,
     move,
+    put_back,
+    rehearse,
     restore,
     share_figures,
 )
@@ -227,15 +230,74 @@ def _move(model: ModelPath, url: str, *, json: AsJson = False) -> int:
     return show_line(f"the ledger of {model} is at {moved.place} now", figures, as_json=json)
 
 
+@ledger.command(name="backup")
+def _backup(model: ModelPath, backup: Path, *, json: AsJson = False) -> int:
+    """Copy a model's folder with its ledger, also while a server runs, and check every entry of the copy.
+
+    The backup has no mark, so it answers nothing until `quorate ledger restore` has charged what was spent since. What
+    is out on lease counts as spent in it. A ledger in PostgreSQL stays there: back up the database by its own means.
+
+    Parameters
+    ----------
+    backup
+        A new folder. It is as private as the model; keep it elsewhere.
+    """
+    opened = open_private(model)
+    drill = back_up(model, backup, fingerprint=opened.fingerprint)
+    figures = {"backup": str(backup), "entries": drill.entries, "left": drill.left}
+    return show_line(
+        f"{backup} is a backup of {model}; its ledger is sound, with {drill.entries:,} entries", figures, as_json=json
+    )
+
+
+@ledger.command(name="drill")
+def _drill(model: ModelPath, backup: Path, *, json: AsJson = False) -> int:
+    """Check that a backup can be restored, file by file and entry by entry, and say what that would charge.
+
+    Neither the model nor the backup is changed. Run it after each backup.
+
+    Parameters
+    ----------
+    backup
+        The folder of `quorate ledger backup`.
+    """
+    drill = rehearse(model, backup, fingerprint=_fingerprint_of_backup(model, backup))
+    charge = "--charge all: this machine has no mark of this ledger"
+    if drill.left_by_marks is not None:
+        charge = f"--charge mark, which leaves {100 * drill.left_by_marks:.2f}% of the budget"
+    figures = {"entries": drill.entries, "left": drill.left, "left_by_marks": drill.left_by_marks}
+    return show_line(f"{backup} can be restored by {charge}", figures, as_json=json)
+
+
+def _fingerprint_of_backup(model: Path, backup: Path) -> str:
+    """Return the fingerprint of a backup whose files are whole, and that is of this model where that is there."""
+    copy = open_private(backup)
+    if model.exists() and open_private(model).fingerprint != copy.fingerprint:
+        raise InvalidInput(f"{backup} is a backup of another model than {model}")
+    copy.contents  # noqa: B018  every file is checked against the manifest
+    return copy.fingerprint
+
+
 @ledger.command(name="restore")
-def _restore(model: ModelPath, *, charge: Literal["mark", "all"] = "mark", json: AsJson = False) -> int:
+def _restore(
+    model: ModelPath,
+    *,
+    backup: Path | None = None,
+    charge: Literal["mark", "all"] = "mark",
+    json: AsJson = False,
+) -> int:
     """Accept a ledger from a backup. What was spent after the backup is charged first.
 
     Parameters
     ----------
+    backup
+        The folder of `quorate ledger backup`, to be put in the place of the model's ledger, or of a model that is gone.
+        Without it the ledger that is in the model's folder is restored.
     charge
         What to charge: what was spent by the marks of this machine, or, if they are lost, the whole budget.
     """
+    if backup is not None:
+        put_back(model, backup, fingerprint=_fingerprint_of_backup(model, backup))
     view = restore(model, fingerprint=open_private(model).fingerprint, charge=charge)
     text = f"the ledger of {model} is in use again; {100 * view.left:.2f}% of the budget is left"
     return show_line(text, _ledger_figures(model, view), as_json=json)

@@ -29,6 +29,15 @@ AggregatorName = Literal[  # that a saved model can have; --scores takes another
 Device = Literal["auto", "cpu", "cuda"]
 ModelPath = Annotated[Path, Parameter(help="The model, as `quorate fit` wrote it.")]
 AsJson = Annotated[bool, Parameter(help="Print one JSON object.")]
+OutsideMark = Annotated[
+    bool,
+    Parameter(
+        env_var="QUORATE_OUTSIDE_MARK",
+        negative="--no-outside-mark",
+        help="Spend only where a mark can be written outside the model's folder. Without one, an old copy of the "
+        "folder that is put back spends its budget again.",
+    ),
+]
 Trusted = Annotated[
     str,
     Parameter(

@@ -10,7 +10,7 @@ import numpy as np
 from cyclopts import Parameter
 from numpy.typing import NDArray
 
-from quorate.cli.options import Device, Trusted, split_list, use_device
+from quorate.cli.options import Device, OutsideMark, Trusted, split_list, use_device
 from quorate.cli.output import QueryOptions, Replies, RowIds, check_report, show_answers, show_bill, verdict
 from quorate.core.errors import BudgetSpent, InvalidInput
 from quorate.core.mechanisms.base import ThresholdMechanism
@@ -37,6 +37,7 @@ def predict(
     trusted: Trusted = "",
     device: Annotated[Device, Parameter(env_var="QUORATE_DEVICE")] = "auto",
     report: Path | None = None,
+    outside_mark: OutsideMark = True,
 ) -> int:
     """Answer a table of queries from a model. Exit code 1 if the budget could not pay for all of them.
 
@@ -75,7 +76,8 @@ def predict(
     if opened.kind in _RELEASES:
         return _ask_release(opened, queries, options, caller)
     rows, row_ids, notes = _read_queries(opened, queries, options, unknown=unknown)
-    model = load(opened, trusted=split_list(trusted) if trusted else None)  # a changed file or manifest is refused here
+    types = split_list(trusted) if trusted else None
+    model = load(opened, trusted=types, outside_mark=outside_mark)  # a changed file or manifest is refused here
     try:
         if dry_run:
             return _show_quote(opened, model, rows, caller, notes, as_json=options.json)

@@ -43,7 +43,7 @@ def options_from(
 
 def option(name: str, kind: Any, default: Any, text: str, *, group: Any = None, env_var: Any = None) -> Any:
     """Return an option as a parameter of a command. A switch that is on by default has a negative form."""
-    negative = f"--no-{name}" if default is True else None
+    negative = f"--no-{name.replace('_', '-')}" if default is True else None
     settings = {"group": group, "env_var": env_var, "help": text or None, "negative": negative}
     annotation = Annotated[kind, Parameter(**{key: value for key, value in settings.items() if value is not None})]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)

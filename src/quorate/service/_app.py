@@ -361,23 +361,22 @@ class Service:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
-        failed = False
-        for closing in (*self.repository.closing.values(), *(model.close() for model in self.models.values())):
-            try:
-                async with asyncio.timeout(self.settings.stop_seconds):
-                    await closing
-            except Exception as error:
-                self.log.failure(error, route="")
-                failed = True
-                if isinstance(error, TimeoutError):  # the process does not wait for its threads
-                    end = threading.Timer(_END_SECONDS, os._exit, (1,))
-                    end.daemon = True
-                    end.start()
+        closing = [*self.repository.closing.values(), *(model.close() for model in self.models.values())]
+        tasks = [asyncio.ensure_future(close) for close in closing]
+        _, late = await asyncio.wait(tasks, timeout=self.settings.stop_seconds / 2)  # The requests had the other half.
+        errors = [TimeoutError() if task in late else task.exception() for task in tasks]
+        failures = [error for error in errors if error is not None]
+        for error in failures:
+            self.log.failure(error, route="")
+        if late:  # The process does not wait for its threads.
+            end = threading.Timer(_END_SECONDS, os._exit, (1,))
+            end.daemon = True
+            end.start()
         if self.traces is not None:
             self.traces.flush()
-        self.log.event("stopped", clean=not failed)
+        self.log.event("stopped", clean=not failures)
         self.log.flush()
-        return failed
+        return bool(failures)
 
     def _each_model(self, work: Callable[[Model], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
         async def work_on_each() -> None:

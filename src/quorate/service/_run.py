@@ -8,6 +8,8 @@ import signal
 import socket
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import cached_property
+from types import FrameType
 from typing import Any
 
 import msgspec
@@ -115,7 +117,7 @@ def _run(settings: Settings, listening: socket.socket, ready: Callable[[], None]
         workers=settings.workers,
         lifespan="on",
         http=EdgeProtocol,
-        timeout_graceful_shutdown=math.ceil(settings.stop_seconds),
+        timeout_graceful_shutdown=settings.stop_seconds / 2,
         timeout_keep_alive=math.ceil(settings.idle_seconds),
     )
     fields = {"workers": settings.workers, "keys": settings.keys, "connections": settings.connection_limit}
@@ -159,7 +161,7 @@ def make_announcement(
 
 def run_server(config: uvicorn.Config, listening: socket.socket, announce: Callable[[], None]) -> int:
     """Run a server in this process until a signal stops it, and return the exit status."""
-    server = _AnnouncingServer(config, announce=announce)
+    server = _Server(config, announce=announce)
     with _ignore_signals():
         try:
             server.run(sockets=[listening])
@@ -180,18 +182,33 @@ def _ignore_signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-class _AnnouncingServer(uvicorn.Server):
-    """uvicorn's server, which says so once it answers: a model that cannot be loaded ends it before."""
+class _Server(uvicorn.Server):
+    """uvicorn's server, which says so once it answers, and stops at once while it still loads its models."""
 
-    def __init__(self, config: uvicorn.Config, *, announce: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, *, announce: Callable[[], None] = lambda: None) -> None:
         super().__init__(config)
         self._announce = announce
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Stop; a start that is interrupted returns its leases."""
+        if not self.started:
+            raise SystemExit(0)
+        super().handle_exit(sig, frame)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, and announce it."""
         await super().startup(sockets)
         if self.started:
             self._announce()
+
+
+class _Process(Process):
+    """A worker process with our server."""
+
+    @cached_property
+    def server(self) -> uvicorn.Server:
+        """The server of this process."""
+        return _Server(self.config)
 
 
 class _Workers(Multiprocess):
@@ -202,6 +219,12 @@ class _Workers(Multiprocess):
     def __init__(self, config: uvicorn.Config, sockets: list[socket.socket], *, announce: Callable[[], None]) -> None:
         super().__init__(config, sockets=sockets)
         self._announce: Callable[[], None] | None = announce
+
+    def init_processes(self) -> None:
+        """Start the workers."""
+        self.processes = [_Process(self.config, self.sockets) for _ in range(self.processes_num)]
+        for process in self.processes:
+            process.start()
 
     def keep_subprocess_alive(self) -> None:
         """Replace dead workers and announce the first that answers. The lease of a dead worker is charged."""
@@ -219,5 +242,5 @@ class _Workers(Multiprocess):
             log = Log()
             log.event("worker_died", worker=number, status=process.exitcode)
             log.flush()
-            self.processes[number] = Process(self.config, self.sockets)
+            self.processes[number] = _Process(self.config, self.sockets)
             self.processes[number].start()

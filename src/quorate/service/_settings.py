@@ -64,10 +64,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         The longest time between two requests of a connection.
     cluster
         Where ballots are counted, as `PrivateClassifier.place_teachers` takes it; "" for in this process.
+    outside_mark
+        Whether to spend only where a mark can be written outside the models' folders. Without one, an old copy of a
+        folder that is put back spends its budget again.
     traces
         Where traces are sent: the address of an OpenTelemetry collector, such as http://localhost:4318/v1/traces.
     stop_seconds
-        How long requests under way, and then each model, may take to end after the signal to stop.
+        How long a stop may take after its signal: half for requests under way, and half to close the models.
 
     >>> Settings(models={"clinic": "/srv/clinic"}).host
     '127.0.0.1'
@@ -96,6 +99,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     stop_seconds: float = 8.0
     cluster: str = ""
     traces: str = ""
+    outside_mark: bool = True
 
     def __post_init__(self) -> None:
         if not self.models:

@@ -33,7 +33,11 @@ def application() -> Starlette:
             threading.Thread(target=_end_with, args=(int(os.environ[PARENT]),), daemon=True).start()
         log = Log()
         return make_app(
-            open_models(settings, log), settings, log=log, source=Folders(settings), traces=traces_to(settings.traces)
+            open_models(settings, log),
+            settings,
+            log=log,
+            source=Folders(settings, log),
+            traces=traces_to(settings.traces),
         )
     except QuorateError as error:
         sys.stderr.write(f"quorate: {error}\n")
@@ -58,7 +62,7 @@ def open_models(settings: Settings, log: Log | None = None) -> list[Model]:
     Among several models, a model with an invalid ledger is served as refused, and the others are served normally.
     """
     models: list[Model] = []
-    folders = Folders(settings)
+    folders = Folders(settings, log)
     try:
         for name in settings.models:
             try:
@@ -83,8 +87,8 @@ def open_models(settings: Settings, log: Log | None = None) -> list[Model]:
 class Folders:
     """The folders of the models, as a server opens them."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self, settings: Settings, log: Log | None = None) -> None:
+        self._settings, self._log = settings, log
 
     def closed(self, name: str, cause: str) -> Model:
         """Return an unavailable model with the keys of its ledger, so that holders get the reason and may load it."""
@@ -104,16 +108,24 @@ class Folders:
             raise InvalidInput(f"{folder} is a {opened.kind}, which is the owner's: serve what its updates published")
         if isinstance(opened, PrivateFolder):
             _check_mode(folder)
-        schema, classifier = opened.schema(), load(opened, trusted=list(settings.trusted), lease=settings.lease)
+        trusted, outside = list(settings.trusted), settings.outside_mark
+        schema, classifier = opened.schema(), load(opened, trusted=trusted, lease=settings.lease, outside_mark=outside)
         if isinstance(opened, PublishedFolder):  # By type, so that a private model is never served free of charge.
             return Model.of_published(name, classifier, schema=schema, queue_limit=settings.queue_limit)
         try:
+            self._check_outside(name, classifier)
             if settings.cluster:
                 _check_placed(folder, classifier).place_teachers(settings.cluster)
             return Model.of(name, classifier, schema=schema, queue_limit=settings.queue_limit, folder=opened)
-        except (InvalidInput, AttributeError):
+        except (QuorateError, AttributeError):
             classifier.session_.close()
             raise
+
+    def _check_outside(self, name: str, classifier: Any) -> None:
+        """Refuse a model whose folder could be rolled back unseen, before a caller is told that it answers."""
+        ledger = getattr(classifier.session_, "ledger", None)
+        if ledger is not None and not ledger.check_outside() and self._log is not None:
+            self._log.event("new_mark", model=name)  # At every start: the state folder does not last.
 
 
 def _check_placed(folder: Path, classifier: Any) -> Any:

@@ -8,7 +8,7 @@ compaction   lets old entries go;  parts: what is left of them
 requests     ids and answers;  budget: leases;  phases: of everlasting prediction
 keys         who may ask, and how much of it each may have
 ledger       all of it together;  export: its entries for an archive
-moving       from a file to a database, and restoring an old copy
+moving       from a file to a database, and restoring an old copy;  backup: copies of a folder
 """
 
 from typing import TYPE_CHECKING
@@ -19,6 +19,7 @@ __all__ = [
     "LEDGER_FILES",
     "LOST",
     "Activity",
+    "Drill",
     "Key",
     "LeaseView",
     "Ledger",
@@ -27,15 +28,19 @@ __all__ = [
     "Project",
     "Refusal",
     "Verification",
+    "back_up",
     "check_export",
     "export_entries",
     "find_ledger",
     "move",
+    "put_back",
+    "rehearse",
     "restore",
     "share_figures",
 ]
 
 if TYPE_CHECKING:
+    from quorate.core.ledger._backup import Drill, back_up, put_back, rehearse
     from quorate.core.ledger._export import check_export, export_entries
     from quorate.core.ledger._ledger import Ledger, find_ledger
     from quorate.core.ledger._moving import move, restore
@@ -48,6 +53,7 @@ else:
     __getattr__ = import_on_use(
         __name__,
         {
+            "_backup": "Drill back_up put_back rehearse",
             "_export": "check_export export_entries",
             "_ledger": "Ledger find_ledger",
             "_moving": "move restore",

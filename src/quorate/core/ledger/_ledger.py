@@ -212,6 +212,7 @@ class Ledger(Notes, Phases, KeyRing, Compacting):
             change = Change.read(statements, self._id, self._key, self._seen)
             yield change
             if change.charged and not change.anew:  # If two copies are in use, one finds the other's mark.
+                self.witness.check_outside(self._seen.mark())
                 for mark in self.witness.marks():
                     change.check(mark)
             change.write()
@@ -220,6 +221,13 @@ class Ledger(Notes, Phases, KeyRing, Compacting):
         """Return the present state of the ledger."""
         with self.change() as change:
             return change.state
+
+    def check_outside(self) -> bool:
+        """Raise `LedgerRefused` if no mark can be kept outside the model's folder; return whether one was there."""
+        with self.change():
+            had_mark = self.witness.has_outside()
+            self.witness.check_outside(self._seen.mark())
+            return had_mark
 
     def probe(self) -> None:
         """Write a row without meaning and sync it; raise `LedgerRefused` if that fails."""
@@ -399,7 +407,7 @@ class Ledger(Notes, Phases, KeyRing, Compacting):
     def close(self) -> None:
         """Write a mark of the last entry and close the store. The next use opens it again."""
         with self.change() as change:
-            change.charged = True
+            change.charged = self.witness.keeps_outside(self._seen.mark())
         self.close_store()
 
     def close_store(self) -> None:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from quorate.core.errors import InvalidInput, LedgerRefused
 from quorate.core.ledger._ledger import Ledger, find_ledger
@@ -92,14 +93,41 @@ def restore(folder: Path, *, fingerprint: str, charge: str) -> LedgerView:
     verification = ledger.check_entries()
     if verification.problems:
         raise LedgerRefused(f"an edited ledger cannot be restored: {'; '.join(verification.problems)}")
-    ahead = _marks_ahead(ledger, verification, charge=charge, in_database=is_url(ledger.place))
-    lost = _last_loss(ledger)
+    losses = find_losses(ledger, verification, charge=charge)
     with ledger.change() as change:
-        capacity = list(change.state.capacity)
-        spent, gone = _charge_marks(change.state, ahead, lost) if charge == "mark" else (capacity, capacity)
-        body = {"spent": [str(quanta) for quanta in spent], "lost": [str(quanta) for quanta in gone]}
+        spent, lost = losses.charge(change.state)
+        body = {"spent": [str(quanta) for quanta in spent], "lost": [str(quanta) for quanta in lost]}
         change.append("restored", body)
     return ledger.view()
+
+
+class Losses(NamedTuple):
+    """What marks say was spent after a copy was made, and what the last restore said. None charges everything."""
+
+    ahead: Sequence[Quanta] | None
+    lost: Sequence[int] | None
+
+    def charge(self, state: State) -> tuple[list[int], list[int]]:
+        """Return what is spent once the copy is restored, and what was spent in what was lost."""
+        if self.ahead is None:
+            return list(state.capacity), list(state.capacity)
+        return _charge_marks(state, self.ahead, self.lost)
+
+
+def find_losses(ledger: Ledger, verification: Verification, *, charge: str) -> Losses:
+    """Return what restoring a ledger must charge; refuse a copy that cannot be restored. Nothing is written.
+
+    Parameters
+    ----------
+    ledger
+        The ledger that was put back.
+    verification
+        What the check of its entries found.
+    charge
+        As for `restore`.
+    """
+    ahead = _marks_ahead(ledger, verification, charge=charge, in_database=is_url(ledger.place))
+    return Losses(ahead if charge == "mark" else None, _last_loss(ledger))
 
 
 def _marks_ahead(ledger: Ledger, verification: Verification, *, charge: str, in_database: bool) -> list[Quanta]:

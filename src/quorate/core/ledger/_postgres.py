@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from quorate.core.checks import process_identity
 from quorate.core.errors import InvalidInput, LedgerRefused
-from quorate.core.ledger._store import TABLES, Statements, without_password
+from quorate.core.ledger._store import TABLES, Statements, patience, without_password
 
 if TYPE_CHECKING:
     import psycopg
@@ -31,22 +31,8 @@ _NEEDED = {
     "synchronous_commit": ("on", "remote_apply", "local"),
 }
 _KEEPALIVES = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
-_SECONDS = "QUORATE_DATABASE_SECONDS"
-_DEFAULT_SECONDS = 4.0  # that a statement, or a connection, may take
 _TOGETHER = 4096  # rows that are sent together
 _PAUSE = 1.0  # seconds without a try after the database did not answer
-
-
-def patience() -> float:
-    """Return how many seconds a database may take to answer."""
-    text = os.environ.get(_SECONDS, "")
-    try:
-        seconds = float(text) if text else _DEFAULT_SECONDS
-    except ValueError:
-        seconds = math.nan
-    if not 0.1 <= seconds <= 3600:
-        raise InvalidInput(f"{_SECONDS} must be a number of seconds from 0.1 to 3600, got {text!r}")
-    return seconds
 
 
 class _Watch:

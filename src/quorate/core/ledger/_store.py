@@ -5,12 +5,15 @@ every commit. Every use takes separate lock files. They serve waiting processes 
 starves some of them. They also keep processes from writing while another moves the log into the file.
 """
 
+import contextlib
 import fcntl
 import json
+import math
 import os
 import secrets
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -23,6 +26,10 @@ LEDGER_FILE, PLACE_FILE = "ledger.sqlite", "ledger.json"
 _KEY = "ledger.key"
 LEDGER_FILES = (LEDGER_FILE, PLACE_FILE, _KEY, "ledger.mark", "ledger.lock", "ledger.turn")  # not in the manifest
 _LEAST_FREE_BYTES = 2**20  # of a disk, before a write
+_SECONDS = "QUORATE_DATABASE_SECONDS"
+_DEFAULT_SECONDS = 4.0  # that a statement, a connection or a lock may take
+_PAUSE = 1.0  # seconds without a try after the ledger did not answer
+_POLL_SECONDS = 0.01
 
 # One text for both stores: `{bytes}` is the type of byte strings, `{by_key}` asks for rows stored in the order of their
 # keys where a store can do that, and `?` stands for a value.
@@ -147,6 +154,61 @@ def read_key(folder: Path) -> bytes:
     return key
 
 
+def patience() -> float:
+    """Return how many seconds a database may take to answer, or a lock to be free."""
+    text = os.environ.get(_SECONDS, "")
+    try:
+        seconds = float(text) if text else _DEFAULT_SECONDS
+    except ValueError:
+        seconds = math.nan
+    if not 0.1 <= seconds <= 3600:
+        raise InvalidInput(f"{_SECONDS} must be a number of seconds from 0.1 to 3600, got {text!r}")
+    return seconds
+
+
+def _lock_file(file: int, end: float, *, polls: bool) -> bool:
+    """Lock a file, or return False at the end of a time limit.
+
+    A thread waits, because a wait for such a lock has no time limit of its own, and tries alone would starve. After a
+    wait that was given up, whose thread may still be there, it `polls`: threads do not pile up.
+    """
+    while True:
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        seconds = end - time.monotonic()
+        if seconds <= 0:
+            return False
+        if not polls:
+            return _LockWait(os.dup(file)).wait(seconds)
+        time.sleep(min(seconds, _POLL_SECONDS))
+
+
+class _LockWait:
+    """A thread that waits for the lock of an open file, under a descriptor of its own."""
+
+    def __init__(self, file: int) -> None:
+        self._file = file
+        self._changed = threading.Condition()
+        self._is_locked = self._is_over = False
+        threading.Thread(target=self._run, name="quorate-lock", daemon=True).start()
+
+    def _run(self) -> None:
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+        with self._changed:
+            self._is_locked = True
+            if self._is_over:  # Nobody waits any more.
+                fcntl.flock(self._file, fcntl.LOCK_UN)
+            os.close(self._file)
+            self._changed.notify()
+
+    def wait(self, seconds: float) -> bool:
+        """Return whether the file was locked in time."""
+        with self._changed:
+            self._is_over = not self._changed.wait_for(lambda: self._is_locked, seconds)
+            return self._is_locked
+
+
 def _cause(error: sqlite3.OperationalError) -> str:
     """Return the cause code of an SQLite error."""
     text = str(error)
@@ -177,6 +239,9 @@ class SQLiteStore:
         self._file: tuple[int, int] | None = None
         self._process = process_identity()
         self._lock = threading.Lock()
+        self._seconds = patience()
+        self._next_try = 0.0  # by the monotonic clock
+        self._is_held = False  # whether the last wait for a lock was given up
 
     @classmethod
     def create(cls, path: Path) -> "SQLiteStore":
@@ -197,7 +262,7 @@ class SQLiteStore:
 
         `then` is called when the change is on the disk, before another process gets the lock.
         """
-        with self._lock, self._turn():
+        with self._turn():
             try:
                 connection = self._connected()
                 try:
@@ -219,33 +284,44 @@ class SQLiteStore:
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
-        """Wait for this process's turn, which ends when the lock file is closed or the process dies.
+        """Wait for this process's turn, for no longer than `patience`. It ends when the process dies.
 
         Only the process that has the turn waits for the lock. A process that releases the lock queues for the turn
         again, so no waiting process is passed twice. With the lock alone one process can keep it for 200 ms.
         """
-        with self._locked(".turn") as turn:
-            lock = self._locked(".lock")
-            lock.__enter__()
-            try:
-                fcntl.flock(turn, fcntl.LOCK_UN)
+        if not self._lock.acquire(timeout=2 * self._seconds):
+            raise self._unanswered(_PAUSE)
+        try:
+            end = time.monotonic() + self._seconds
+            if (wait := self._next_try - time.monotonic()) > 0:
+                raise self._unanswered(wait)
+            with contextlib.ExitStack() as stack:
+                with self._locked(".turn", end):
+                    stack.enter_context(self._locked(".lock", end))
+                self._is_held = False
                 yield
-            finally:
-                lock.__exit__(None, None, None)
+        finally:
+            self._lock.release()
 
     @contextmanager
-    def _locked(self, suffix: str) -> Iterator[int]:
+    def _locked(self, suffix: str, end: float) -> Iterator[int]:
         try:
             file = os.open(self.path.with_suffix(suffix), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         except OSError as error:
             cause = "missing" if isinstance(error, FileNotFoundError) else "storage"
             raise LedgerRefused(f"{self.path} cannot be locked: {error.strerror}", cause=cause) from None
         try:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            if not _lock_file(file, end, polls=self._is_held):
+                self._is_held = True
+                raise self._unanswered(_PAUSE)
             yield file
         finally:
             fcntl.flock(file, fcntl.LOCK_UN)  # A child that was forked meanwhile has the file open too.
             os.close(file)
+
+    def _unanswered(self, wait: float) -> LedgerRefused:
+        self._next_try = time.monotonic() + wait
+        return LedgerRefused(f"{self.path} is locked by another process", cause="locked", retry_after=wait)
 
     def _connected(self) -> sqlite3.Connection:
         """Return this process's connection to the file that is now at the path."""
@@ -264,7 +340,9 @@ class SQLiteStore:
             self._drop()
         if self._connection is None:
             address = f"{self.path.as_uri()}?mode=rw"  # never creates a file
-            connection = sqlite3.connect(address, uri=True, timeout=5, isolation_level=None, check_same_thread=False)
+            connection = sqlite3.connect(
+                address, uri=True, timeout=self._seconds, isolation_level=None, check_same_thread=False
+            )
             mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("PRAGMA fullfsync = ON")
@@ -291,7 +369,6 @@ class SQLiteStore:
 
     def close(self) -> None:
         """Close the file; the next use opens it again."""
-        with self._lock:
-            if self._connection is not None:
-                with self._turn():
-                    self._drop()
+        if self._connection is not None:
+            with self._turn():
+                self._drop()

@@ -5,7 +5,8 @@ that whoever can write the ledger alone cannot change, remove or add an entry un
 come: the memory that an old copy of a ledger does not have.
 
 One mark lies beside the model and one in the owner's state folder, so that restoring the whole model folder shows too.
-A mark is written after each change is on the disk and before it is used.
+A mark is written after each change is on the disk and before it is used. Where the one in the state folder cannot be
+written nothing is spent, unless that was waived: such a folder could be rolled back unseen.
 """
 
 import fcntl
@@ -20,12 +21,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from quorate.core.errors import LedgerRefused
+from quorate.core.errors import InvalidInput, LedgerRefused
 from quorate.core.ledger._parts import fits_part
 from quorate.core.ledger._rules import Event, State, apply, from_json, to_json
 from quorate.core.ledger._store import Statements
 
+MARK_FILE = "ledger.mark"
 _LENGTH = 480  # bytes of a mark, in the one sector that every disk writes whole
+_WAIVER = "QUORATE_OUTSIDE_MARK"
+_REMEDY = (
+    "set QUORATE_STATE to a folder that lasts, on another volume than the model, or say --no-outside-mark "
+    "(outside_mark=False) where you understand that a copy that is put back spends again"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +90,24 @@ def state_folder() -> Path | None:
     return None if base.startswith("~") else Path(base).absolute() / "quorate"
 
 
+def is_outside_mark_required() -> bool:
+    """Return whether `$QUORATE_OUTSIDE_MARK` leaves it at its default: nothing is spent without such a mark."""
+    text = os.environ.get(_WAIVER, "true").lower()
+    if text not in ("true", "false"):
+        raise InvalidInput(f"{_WAIVER} must be true or false, got {text!r}")
+    return text == "true"
+
+
 class Witness:
-    """The marks of one ledger."""
+    """The marks of one ledger.
+
+    `is_waived` says that budget may be spent without a mark outside the folder of the model.
+    """
 
     def __init__(self, folder: Path, ledger: str, key: bytes, *, in_database: bool = False) -> None:
         self._ledger, self._key, self._in_database = ledger, key, in_database
-        self._beside = Path(folder).absolute() / "ledger.mark"
+        self.is_waived = in_database or not is_outside_mark_required()  # A database is not rolled back with a folder.
+        self._beside = Path(folder).absolute() / MARK_FILE
         state = state_folder()
         self._outside = None if state is None else state / f"{keyed_hash(key, b'name', ledger.encode())[:32]}.mark"
 
@@ -119,31 +138,58 @@ class Witness:
     def write(self, mark: Mark, *, near: bool = False, anew: bool = False) -> None:
         """Write the marks, unless they have come further; `anew` is for a ledger that begins, or was restored.
 
-        `near` writes the one beside the model alone: nothing was charged. The mark in the owner's state folder is
-        left out where that folder cannot be written.
+        `near` writes the one beside the model alone: nothing was charged.
         """
-        about = {"seq": mark.seq, "head": mark.head, "spent": [str(quanta) for quanta in mark.spent]}
-        text = json.dumps(about | {"in_database": self._in_database})
-        text = json.dumps({"mark": text, "mac": self._mac(text)}).ljust(_LENGTH)
         try:
-            self._advance(self._beside, mark, text, synced=not near, anew=anew)
+            self._advance(self._beside, mark, synced=not near, anew=anew)
         except OSError as error:
             raise LedgerRefused(f"{self._beside} cannot be written: {error.strerror}") from None
-        if near or self._outside is None:
+        if near:
             return
         try:
-            self._outside.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._advance(self._outside, mark, text, synced=True, anew=anew)
-        except OSError:
-            if os.path.exists(self._outside):  # it would speak against the ledger from now on
-                raise LedgerRefused(f"{self._outside} cannot be written; make room, or give it back to you") from None
+            self._write_outside(mark, anew=anew)
+        except OSError:  # A ledger that begins spends nothing yet: `check_outside` comes before that.
+            if self.has_outside() or not (anew or self.is_waived):
+                raise self._unwritten() from None
 
-    def _advance(self, path: Path, mark: Mark, text: str, *, synced: bool, anew: bool) -> None:
+    def check_outside(self, mark: Mark) -> None:
+        """Refuse to spend where no mark is kept outside the folder."""
+        if not self.keeps_outside(mark) and (self.has_outside() or not self.is_waived):
+            raise self._unwritten()  # One that stays behind would speak against the ledger.
+
+    def keeps_outside(self, mark: Mark) -> bool:
+        """Return whether a mark can be written outside the folder. Where there is none, write this one."""
+        try:
+            if self._outside is None or not os.access(self._outside, os.W_OK):
+                self._write_outside(mark)
+        except OSError:
+            return False
+        return True
+
+    def _write_outside(self, mark: Mark, *, anew: bool = False) -> None:
+        if self._outside is None:
+            raise FileNotFoundError
+        self._outside.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._advance(self._outside, mark, synced=True, anew=anew)
+
+    def has_outside(self) -> bool:
+        """Return whether there is a mark outside the folder."""
+        return self._outside is not None and os.path.exists(self._outside)
+
+    def _unwritten(self) -> LedgerRefused:
+        place = "no home has a state folder" if self._outside is None else f"{self._outside} cannot be written"
+        remedy = "give it back to you, or make room" if self.has_outside() else _REMEDY
+        return LedgerRefused(f"{place}, so that an old copy would not show; {remedy}", cause="no_outside_mark")
+
+    def _advance(self, path: Path, mark: Mark, *, synced: bool, anew: bool) -> None:
         """Write a mark over the one before, unless another process has gone further meanwhile.
 
         It fits into one sector, which a disk writes whole. Where it is not synced, a power cut may bring the one before
         it back; a process that dies does not.
         """
+        about = {"seq": mark.seq, "head": mark.head, "spent": [str(quanta) for quanta in mark.spent]}
+        text = json.dumps(about | {"in_database": self._in_database})
+        text = json.dumps({"mark": text, "mac": self._mac(text)}).ljust(_LENGTH)
         with _locked(path.parent):
             content = _text(path)
             current = self._proved(content)

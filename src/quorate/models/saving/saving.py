@@ -58,7 +58,14 @@ def whole_spending(folder: PrivateFolder, view: "LedgerView") -> "LedgerView":
     return class_of(folder).whole_spending(folder.manifest, view)
 
 
-def load(folder: str | Path | Folder, *, trusted: Trusted = None, lease: int = 0, kind: str | None = None) -> Any:
+def load(
+    folder: str | Path | Folder,
+    *,
+    trusted: Trusted = None,
+    lease: int = 0,
+    kind: str | None = None,
+    outside_mark: bool = True,
+) -> Any:
     """Load a model from a folder. A model with a budget spends from the folder's ledger.
 
     With a `lease` it takes the budget of this many answers at a time, as a server does: `session_.close()` returns the
@@ -68,6 +75,10 @@ def load(folder: str | Path | Folder, *, trusted: Trusted = None, lease: int = 0
     Files with a wrong hash are refused. So are estimators of a type that is not known to be safe, unless `trusted`
     names it, as it did when the model was saved. A type that is named here is imported, and its code runs: only name
     what you would also import.
+
+    A mark in the state folder (`$QUORATE_STATE`) shows when an old copy of the folder is put back. Where it cannot be
+    written, such as in a container without a volume, nothing is spent. With `outside_mark=False` it is spent all the
+    same: then an old copy that is put back spends its budget again.
 
     >>> import tempfile
     >>> from quorate import SemiPrivateClassifier
@@ -81,6 +92,8 @@ def load(folder: str | Path | Folder, *, trusted: Trusted = None, lease: int = 0
         raise InvalidInput(f"{opened.path} holds a model of another kind, {opened.kind!r}; {kind!r} was asked for")
     model_class = class_of(opened)
     with _opened_state(opened, model_class, trusted=trusted, lease=lease) as state:
+        if state.home is not None and not outside_mark:
+            state.home.ledger.witness.is_waived = True
         try:
             return model_class.from_state(state)
         except InvalidInput:
