@@ -190,7 +190,7 @@ def answered_queries(*, records: int, most: int = 2**24) -> dict[str, int]:
     """
     from quorate.models.predictors._agnostic import plan_sample
     from quorate.planner import plan
-    from quorate.planner._literature import stability_teachers
+    from quorate.planner._comparison import stability_teachers
 
     sample = plan_sample(Thresholds(), units=records, epsilon=1.0, delta=1e-6)
     fixed = {"aggregator": "sharp_majority"}  # the best of all here, and the fastest to plan

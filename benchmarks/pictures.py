@@ -21,7 +21,7 @@ from quorate.core.privacy import Budget
 from quorate.models.concepts import Thresholds
 from quorate.models.knn import NeighbourClassifier
 from quorate.models.selection import plan_search
-from quorate.report._plots import (
+from quorate.report._pages import (
     BLUE,
     GREEN,
     GREY,

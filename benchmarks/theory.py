@@ -21,7 +21,7 @@ from benchmarks.concepts import (
 )
 from quorate.models.concepts import Concept, Halfspaces, Thresholds
 from quorate.planner._concepts import plan_concept
-from quorate.report._plots import BLUE, GREEN, GREY, ORANGE, draw_plot, label_axis, label_log_axis, to_svg_file
+from quorate.report._pages import BLUE, GREEN, GREY, ORANGE, draw_plot, label_axis, label_log_axis, to_svg_file
 
 _COLOURS = (BLUE, ORANGE, GREEN, "#cc79a7")  # of Okabe and Ito
 _SWEEPS: dict[str, tuple[Concept, dict[str, tuple[int, ...]], int]] = {

@@ -10,8 +10,7 @@ import pytest
 
 from quorate import InvalidInput, PrivateClassifier, load, save
 from quorate.compute.ensemble import Electorate, Ensemble
-from quorate.compute.ensemble.electorate import FunctionTeachers, as_electorate
-from quorate.compute.ensemble.endpoints import EndpointTeachers
+from quorate.compute.ensemble.electorate import EndpointTeachers, FunctionTeachers, as_electorate
 from quorate.compute.ensemble.estimators import EstimatorTeachers
 from quorate.compute.learners import LinearTeachers
 from quorate.core.answerers import Votes
@@ -293,13 +292,13 @@ def test_what_one_server_leaves_on_its_connection_is_read_by_no_other_teacher(se
     X = np.full((1, 2), 9.0)
     for _ in range(20):
         teachers = endpoints(server, ["rude", "0", "1", "2"], seconds=5.0)
-        monkeypatch.setattr("quorate.compute.ensemble.endpoints._AT_ONCE", 1)  # one after the other
+        monkeypatch.setattr("quorate.compute.ensemble.electorate._AT_ONCE", 1)  # one after the other
         assert teachers.ballots(X)[0, 1:].tolist() == [0, 0, 0]
         teachers.close()
 
 
 def test_an_answer_without_an_end_is_none(server, monkeypatch):
-    monkeypatch.setattr("quorate.compute.ensemble.endpoints._LARGEST", 2000)
+    monkeypatch.setattr("quorate.compute.ensemble.electorate._LARGEST", 2000)
     teachers = endpoints(server, ["0", "endless"])
     assert teachers.ballots(np.full((1, 2), 9.0)).tolist() == [[0, 1]]
     teachers.close()

@@ -38,7 +38,7 @@ from quorate.compute.learners import (
     batched_equivalent,
     teachers_from_arrays,
 )
-from quorate.compute.learners import _newton as newton_module
+from quorate.compute.learners import _losses as newton_module
 from quorate.compute.learners import teachers as teachers_module
 from quorate.compute.learners.backends import choose_backend
 from quorate.compute.learners.teachers import padded_rows

@@ -14,7 +14,7 @@ from quorate import Budget, BudgetSpent, InvalidInput
 from quorate.auditing._choices import choice_law
 from quorate.auditing._plays import SeededNoise
 from quorate.core._noise import system_noise
-from quorate.core.hypotheses.hypothesis import ListedTally
+from quorate.core.hypotheses.concept import ListedTally
 from quorate.core.mechanisms.exponential import (
     ExponentialChoice,
     draw_below,

@@ -20,8 +20,7 @@ from quorate.core.privacy import relabelling_epsilon
 from quorate.models.concepts import Finite, Intervals, Stumps, Thresholds
 from quorate.models.predictors import AgnosticClassifier
 from quorate.models.predictors._agnostic import RelabelledSample, paper_inner, paper_no_quorums, plan_sample
-from quorate.models.predictors._pure import PureStable
-from quorate.models.predictors._pure_relabel import PureRelabelling
+from quorate.models.predictors._pure import PureRelabelling, PureStable
 from quorate.models.predictors._stable import StableChoice, flip
 from quorate.models.predictors._universal import choose_from_cover
 from quorate.models.predictors.concept_classifier import UnitRows, fill_unit_rows, fit_concept_teachers

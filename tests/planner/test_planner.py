@@ -19,11 +19,10 @@ from quorate.core.mechanisms import ConfidentMax, Quorum, StabilityTest
 from quorate.core.mechanisms.base import ThresholdMechanism
 from quorate.core.mechanisms.sharp_majority import ONE
 from quorate.planner import plan
-from quorate.planner._forecast import VoteForecast, binomial_capped_mean
-from quorate.planner._literature import pate_epsilon, stability_teachers
+from quorate.planner._comparison import pate_epsilon, stability_teachers
 from quorate.planner._teachers import AGGREGATORS, LEAST_ROWS, best_draft, drafts
 from quorate.planner._thresholds import certified_settings, expect_quorum, likely_settings, shares_with_redraws
-from quorate.planner.task import Task, answered_before_stop
+from quorate.planner.task import Task, VoteForecast, answered_before_stop, binomial_capped_mean
 
 NAMES = tuple(AGGREGATORS)
 BY_RECORDS = [  # records, epsilon, delta, queries, features; teachers and right of the sharp majority that is taken

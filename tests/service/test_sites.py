@@ -15,7 +15,7 @@ from federation import NAMES, QUERIES, TEACHERS, TOTAL, declared, made_folder, m
 from planted.sites import SitesHere
 from quorate import BudgetSpent, InvalidInput, PrivateClassifier, plan
 from quorate.compute.ensemble import Ensemble
-from quorate.compute.ensemble.endpoints import EndpointTeachers
+from quorate.compute.ensemble.electorate import EndpointTeachers
 from quorate.core.answerers import Votes
 from quorate.core.errors import IdReused, InProgress
 from quorate.core.mechanisms import DistributedMax, NoisyMax, Quorum

@@ -25,7 +25,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from quorate.planner._concepts import plan_concept
-    from quorate.planner._students import plan_student_first
+    from quorate.planner._teachers import plan_student_first
     from quorate.planner.result import Candidate, Change, Method, Plan
     from quorate.planner.votes import ON_NO_QUORUM, plan
 else:
@@ -34,7 +34,7 @@ else:
         {
             "_concepts": "plan_concept",
             "result": "Candidate Change Method Plan",
-            "_students": "plan_student_first",
+            "_teachers": "plan_student_first",
             "votes": "ON_NO_QUORUM plan",
         },
     )

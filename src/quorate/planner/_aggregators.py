@@ -13,8 +13,17 @@ from quorate.core.errors import Infeasible
 from quorate.core.mechanisms import ConfidentMax, NoisyMax, NoisyShares, SharpMajority, SoftMajority
 from quorate.core.mechanisms.sharp_majority import ONE, build_table
 from quorate.core.privacy import RENYI_QUANTA, Budget, exponential_renyi, to_capacity
-from quorate.planner._forecast import VoteForecast, binomial_capped_mean, binomial_tail, normal_nodes
-from quorate.planner.task import Calibrated, Draft, Expected, Task, unsure
+from quorate.planner.task import (
+    Calibrated,
+    Draft,
+    Expected,
+    Task,
+    VoteForecast,
+    binomial_capped_mean,
+    binomial_tail,
+    normal_nodes,
+    unsure,
+)
 
 _NODES = 24  # of the first label's noise
 _THRESHOLDS = tuple(step / 12 for step in range(13))  # quantiles of the largest share that are tried as the threshold

@@ -23,8 +23,18 @@ from quorate.core.mechanisms import BetweenThresholds, Quorum, StabilityTest
 from quorate.core.mechanisms.distributions import gaussian_tail, gaussian_tail_quantile, laplace_tail
 from quorate.core.mechanisms.quorum import ONE, Settings, build_table
 from quorate.core.privacy import RENYI_QUANTA, best_order, gaussian_renyi, to_capacity
-from quorate.planner._forecast import VoteForecast, binomial_capped_mean, normal_nodes
-from quorate.planner.task import Calibrated, Draft, Expected, Task, answered_before_stop, lasts, unsure
+from quorate.planner.task import (
+    Calibrated,
+    Draft,
+    Expected,
+    Task,
+    VoteForecast,
+    answered_before_stop,
+    binomial_capped_mean,
+    lasts,
+    normal_nodes,
+    unsure,
+)
 
 _KNOTS = np.log([1, 2, 5, 20, 100, 1000, 10_000])  # of no-quorums; what `best_settings` finds there, at any target:
 _ORDER = np.array((1.6, 1.65, 1.66, 1.49, 1.22, 1.06, 1.02))  # (order - 1) over that of the best order for small costs

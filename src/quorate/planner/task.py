@@ -1,16 +1,162 @@
-"""The target that every aggregator is planned for, and the expected shares of answers of each aggregator."""
+"""The target of a plan, the votes that are expected before any is cast, and the expected shares of answers."""
 
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.special import betaincinv, ndtr
 
 from quorate.core.arrays import Floats
+from quorate.core.errors import InvalidInput
 from quorate.core.mechanisms.base import QueryMechanism, ThresholdMechanism
 from quorate.core.privacy import best_order, to_capacity
-from quorate.planner._forecast import binomial_capped_mean, binomial_tail, normal_nodes
+
+DEFAULT_DISAGREEMENT = 0.1
+CONCENTRATION = 4.0  # of the Beta law of disagreement; 3.6 fits PATE's Adult votes, 11 its MNIST votes
+_QUANTILES = 400  # queries that stand for the Beta law; more and more of them towards those that are disputed
+_SHARE_DECIMALS = 12  # of shares: the last bits depend on the processor
+_MOST_ROWS = 1000  # of public votes that are looked at one by one
+_MOST_RIVALS = 6  # labels beside the first; the others are taken as equals
+_NEARLY_NEVER = 1e-4  # expected count below which it hardly ever exceeds 1
+_NEARLY_NORMAL = 30.0  # variance from which a binomial count is taken as normal
+_MOST_TERMS = 200_000  # of a sum (beyond, the normal law has to do), and of the sums done at once
+
+
+@dataclass(frozen=True, eq=False)
+class VoteForecast:
+    """Vote shares on typical queries, one row a query: the first label's, and its rivals' from the largest down.
+
+    `weights` says how common each query is, `copies` how many labels each rival column stands for, and `evidence` how
+    many public points stand behind it all: None for a guess.
+    """
+
+    top: Floats
+    rivals: Floats
+    weights: Floats
+    copies: NDArray[np.int64]
+    evidence: int | None
+
+    @classmethod
+    @lru_cache(maxsize=16)  # one forecast for one guess, so that searches know it again
+    def from_disagreement(cls, disagreement: float, *, classes: int) -> "VoteForecast":
+        """Return the forecast of a guess: the mean share of teachers that vote against the plurality.
+
+        From query to query that share follows a Beta law of this mean and of concentration `CONCENTRATION`, cut at a
+        half, and all who disagree vote for one rival: the worst case for more than two classes.
+        """
+        edges, quantiles = _beta_quantiles(disagreement)
+        against = np.minimum(quantiles, 0.5)
+        rivals, copies = [against], [1]
+        if classes > 2:
+            rivals, copies = [against, np.zeros(_QUANTILES)], [1, classes - 2]
+        return cls(1 - against, np.stack(rivals, axis=1), np.diff(edges), np.array(copies), None)
+
+    @classmethod
+    def from_votes(cls, votes: Any) -> "VoteForecast":
+        """Return the forecast of votes on public points, one row a point and one column a class."""
+        counts = np.asarray(votes)
+        if counts.ndim != 2 or counts.shape[0] < 1 or counts.shape[1] < 2:
+            raise InvalidInput(
+                "votes must be a matrix, one row a public point and one column for each of at least 2 classes, "
+                f"not of shape {counts.shape}"
+            )
+        if counts.dtype.kind not in "iu" or counts.min() < 0 or (counts.sum(axis=1) == 0).any():
+            raise InvalidInput("votes must be whole numbers of at least 0, with at least one vote for every point")
+        shares = np.sort(counts / counts.sum(axis=1, keepdims=True), axis=1)[:, ::-1]
+        if len(shares) > _MOST_ROWS:  # those in the middle of equal parts of the sorted points stand for all
+            by_gap = np.argsort(shares[:, 0] - shares[:, 1], kind="stable")
+            shares = shares[by_gap[((np.arange(_MOST_ROWS) + 0.5) * len(shares) / _MOST_ROWS).astype(np.int64)]]
+        rivals, copies = shares[:, 1:], np.ones(counts.shape[1] - 1, dtype=np.int64)
+        if rivals.shape[1] > _MOST_RIVALS:
+            rest = rivals[:, _MOST_RIVALS - 1 :]
+            rivals = np.concatenate([rivals[:, : _MOST_RIVALS - 1], rest.mean(axis=1, keepdims=True)], axis=1)
+            copies = np.append(copies[: _MOST_RIVALS - 1], rest.shape[1])
+        return cls(shares[:, 0], rivals, np.full(len(shares), 1 / len(shares)), copies, len(counts))
+
+    def mean(self, values: Floats) -> float:
+        """Return the mean over queries."""
+        return float(self.means(values))
+
+    def means(self, values: Floats) -> Floats:
+        """Return the mean over queries, which are the last axis, of each row of values."""
+        means: Floats = np.minimum(values @ self.weights, 1.0)
+        return means.round(_SHARE_DECIMALS)
+
+    @property
+    def disagreement(self) -> float:
+        """The mean share of teachers that vote against the plurality."""
+        return 1 - self.mean(self.top)
+
+    @property
+    def gap(self) -> Floats:
+        """The share by which the first label leads the second, query by query."""
+        return self.top - self.rivals[:, 0]
+
+    @cached_property
+    def by_gap(self) -> "VoteForecast":
+        """The forecast with every query as heavy as its gap: where the vote is even, the answer matters less."""
+        weights = self.weights * self.gap
+        return replace(self, weights=weights / max(float(weights.sum()), 1e-300))
+
+    def distances(self, teachers: int) -> NDArray[np.int64]:
+        """Return how many of this many ballots can change, query by query, without changing the label."""
+        return np.maximum(0, np.ceil(self.gap * teachers / 2 - 1e-9).astype(np.int64) - 1)
+
+
+@lru_cache(maxsize=16)
+def _beta_quantiles(mean: float) -> tuple[Floats, Floats]:
+    """Return levels that are finer towards 1, and the quantiles of the Beta law of this mean between them."""
+    edges = 1 - (1 - np.arange(_QUANTILES + 1) / _QUANTILES) ** 3
+    middles = (edges[1:] + edges[:-1]) / 2
+    if mean == 0:
+        return edges, np.zeros(_QUANTILES)
+    quantiles = betaincinv(mean * CONCENTRATION, (1 - mean) * CONCENTRATION, middles)
+    return edges, np.round(quantiles, _SHARE_DECIMALS)
+
+
+@lru_cache(maxsize=16)
+def normal_nodes(count: int) -> tuple[Floats, Floats]:
+    """Return points and weights whose weighted mean is the mean over a standard normal (Gauss and Hermite's rule)."""
+    points, weights = np.polynomial.hermite_e.hermegauss(count)
+    return points, weights / weights.sum()
+
+
+def binomial_capped_mean(trials: int, cap: float, probability: Floats) -> Floats:
+    """Return the mean of min(X, cap) for binomial X, elementwise in the probability."""
+    mean, variance = trials * probability, trials * probability * (1 - probability)
+    spread = np.sqrt(np.maximum(variance, 1e-30))
+    z = (cap - mean) / spread
+    density = np.exp(-np.minimum(z**2, 1400.0) / 2) / math.sqrt(2 * math.pi)
+    result = np.clip(mean - spread * (density - z * ndtr(-z)), 0.0, np.minimum(mean, cap))
+    close = (variance < _NEARLY_NORMAL) & (np.abs(cap - mean) < 12 * spread + 30) & (min(trials, cap) < _MOST_TERMS)
+    indices, at_once = np.flatnonzero(close), max(1, _MOST_TERMS // max(1, math.ceil(min(trials, cap))))
+    for start in range(0, len(indices), at_once):
+        block = indices[start : start + at_once]
+        result[block] = _exact_capped_means(trials, cap, probability[block])
+    return np.asarray(result, dtype=np.float64)
+
+
+def binomial_tail(trials: int, threshold: int, probability: Floats) -> Floats:
+    """Return P(X >= least) for binomial X and least >= 1, elementwise in the probability."""
+    mean = binomial_capped_mean  # E[min(X, c)] - E[min(X, c - 1)] = P(X >= c)
+    return np.clip(mean(trials, threshold, probability) - mean(trials, threshold - 1, probability), 0.0, 1.0)
+
+
+def _exact_capped_means(trials: int, cap: float, probability: Floats) -> Floats:
+    top = min(cap, trials)
+    result = np.minimum(trials * probability, cap)
+    summed = (probability < 1) & (trials * probability >= _NEARLY_NEVER)  # below, the sum would cancel
+    below = np.arange(min(trials, math.ceil(cap) - 1) + 1)
+    choices = np.concatenate([[0.0], np.cumsum(np.log((trials - below[1:] + 1) / below[1:]))])
+    chance = probability[summed, np.newaxis]
+    log_law = choices + below * np.log(chance) + (trials - below) * np.log1p(-chance)
+    result[summed] = top - np.exp(log_law) @ (top - below)
+    return result
+
 
 _DECIMALS = 9
 _SPREAD_OF_A_GUESS = 0.4  # standard deviation of the logarithm of a rate that rests on a guessed disagreement

@@ -6,9 +6,7 @@ from typing import Any, Literal
 
 from quorate.core.checks import check_choice, check_count, check_delta, check_positive, check_rate
 from quorate.core.errors import InvalidInput
-from quorate.planner._comparison import compare_methods
-from quorate.planner._forecast import DEFAULT_DISAGREEMENT, VoteForecast
-from quorate.planner._literature import published_bounds
+from quorate.planner._comparison import compare_methods, published_bounds
 from quorate.planner._teachers import (
     AGGREGATORS,
     LEAST_ROWS,
@@ -21,7 +19,7 @@ from quorate.planner._teachers import (
 )
 from quorate.planner.classes import check_prior, few_rows_warning, rare_class_warning
 from quorate.planner.result import Candidate, Method, Plan
-from quorate.planner.task import Calibrated, Draft, Expected, Task, least_agreement
+from quorate.planner.task import DEFAULT_DISAGREEMENT, Calibrated, Draft, Expected, Task, VoteForecast, least_agreement
 
 ON_NO_QUORUM = ("abstain", "random", "raise")
 _CERTAIN = 0.999  # the largest share that a forecast states

@@ -9,8 +9,7 @@ from typing import Any
 
 from quorate.models.linear.curves import Curve
 from quorate.report._data import Accuracy, Agreement, Claim, Points, ReportData
-from quorate.report._pages import check_installed, figure, percent, render, words, write_page
-from quorate.report._plots import (
+from quorate.report._pages import (
     BLUE,
     GREEN,
     GREY,
@@ -18,10 +17,16 @@ from quorate.report._plots import (
     ORANGE,
     PAPER,
     Plot,
+    check_installed,
     draw_plot,
+    figure,
     label_axis,
     label_log_axis,
     name_rows,
+    percent,
+    render,
+    words,
+    write_page,
 )
 
 _SHARES = {"answered", "agreement", "right", "answer_rate", "lasts", "disagreement"}

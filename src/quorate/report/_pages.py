@@ -1,7 +1,16 @@
-"""From a template to one HTML file that loads nothing: no script, no picture, no style sheet, no font."""
+"""From a template and plots to one HTML file that loads nothing: no script, no picture, no style sheet, no font.
 
+Plots are SVG inside the page: their colours follow light and dark, and their words can be read aloud.
+"""
+
+import html
+import io
 import math
 import os
+import re
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from numbers import Real
 from pathlib import Path
@@ -80,3 +89,186 @@ def words(name: Any) -> str:
 def decimals_for(value: float) -> int:
     """Return how many decimals show two significant digits of a small number: from two to six."""
     return 6 if value <= 0 else min(6, max(2, 1 - math.floor(math.log10(value))))
+
+
+# The colours of Okabe and Ito, told apart by colour-blind readers. The page gives each name a light and a dark value.
+BLUE, ORANGE, GREEN = "#0072b2", "#d55e00", "#009e73"
+INK, GREY, LINE, PAPER = "#111213", "#818283", "#c0c1c2", "#fdfcfb"
+_VARIABLES = {
+    BLUE: "var(--blue)",
+    ORANGE: "var(--orange)",
+    GREEN: "var(--green)",
+    INK: "currentColor",
+    GREY: "var(--grey)",
+    LINE: "var(--line)",
+    PAPER: "var(--card)",
+}
+_WIDTH, _HEIGHT = 4.0, 2.5  # inches: narrow, so that the letters are still read on a telephone
+_SETTINGS = {
+    "svg.fonttype": "none",  # text stays text: it can be searched, and read aloud
+    "text.parse_math": False,  # a dollar sign in a label is a dollar sign
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "grid.linewidth": 0.6,
+    "legend.frameon": False,
+    "legend.fontsize": 8.5,
+    "lines.linewidth": 1.8,
+    "lines.markersize": 3,
+    **dict.fromkeys(("text.color", "axes.labelcolor", "xtick.labelcolor", "ytick.labelcolor"), INK),
+    **dict.fromkeys(("axes.edgecolor", "grid.color", "xtick.color", "ytick.color"), LINE),
+}
+_TICKS_PER_DECADE = ((1.0, 2.0, 5.0), (1.0, 3.0))  # the first that leaves few enough labels on the axis
+_LONGEST_NAME = 24  # letters of a row's name: the rest of the width is the plot's
+_LABEL_WIDTH = 0.09  # of an axis: labels nearer than that touch
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """A plot with a text alternative. `source` names the origin of its figures.
+
+    A `numbered` drawing shows its figures, so its text alternative is for screen readers alone.
+    """
+
+    name: str
+    title: str
+    description: str
+    svg: str
+    source: str = ""
+    numbered: bool = False
+
+
+def draw_plot(
+    name: str,
+    title: str,
+    description: str,
+    draw: Callable[[Any], None],
+    *,
+    source: str = "",
+    height: float | None = None,
+    numbered: bool = False,
+) -> Plot:
+    """Return what `draw` draws on axes, as a plot. `name` is part of every id, so that pages may hold several."""
+    import matplotlib  # noqa: PLC0415
+    from matplotlib.backends.backend_svg import FigureCanvasSVG  # noqa: PLC0415
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    with matplotlib.rc_context({**_SETTINGS, "svg.hashsalt": name}), warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # a letter that this font lacks: the reader's browser has it
+        drawing = Figure(figsize=(_WIDTH, height or _HEIGHT), layout="constrained", facecolor="none")
+        draw(drawing.add_subplot(facecolor="none"))
+        stream = io.StringIO()
+        FigureCanvasSVG(drawing).print_svg(stream, metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
+    heading = f"{title} ({source})" if source else title
+    svg = _to_inline_svg(stream.getvalue(), name, heading, description)
+    return Plot(name, title, description, svg, source, numbered)
+
+
+def to_svg_file(svg: str) -> str:
+    """Return a plot's drawing as a file: with its namespaces, and plain colours on white."""
+    for colour, variable in _VARIABLES.items():
+        svg = svg.replace(variable, colour)
+    namespaces = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
+    return svg.replace("<svg", f'<svg {namespaces} style="background:#fff"', 1)
+
+
+def _to_inline_svg(svg: str, name: str, title: str, description: str) -> str:
+    """Return the drawing as it stands in a page: its own ids, no addresses, colours by name, words to be read aloud."""
+    body = svg[svg.index("<svg") :]
+    body = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", body).replace("xlink:href", "href")
+    for opening in ('id="', 'href="#', "url(#"):
+        body = re.sub(rf"\b{re.escape(opening)}", f"{opening}{name}-", body)
+    for size in ("width", "height"):
+        body = re.sub(rf'(<svg[^>]*?)\s{size}="[^"]*"', r"\1", body, count=1)
+    for colour, variable in _VARIABLES.items():
+        body = body.replace(colour, variable)
+    words = (
+        f'<title id="{name}-title">{html.escape(title)}</title><desc id="{name}-desc">{html.escape(description)}</desc>'
+    )
+    opening = f'<svg role="img" aria-labelledby="{name}-title {name}-desc"'
+    return re.sub(r"<svg([^>]*)>", lambda match: f"{opening}{match[1]}>{words}", body, count=1)
+
+
+def label_axis(*axes: Any) -> None:
+    """Label each axis at about five round values."""
+    from matplotlib.ticker import MaxNLocator  # noqa: PLC0415
+
+    for axis in axes:
+        axis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 2.5, 5, 10]))
+        axis.set_major_formatter(_format_tick)
+
+
+def label_log_axis(axis: Any, values: Sequence[float], *, labels: int = 6, at_values: bool = False) -> None:
+    """Make an axis logarithmic where all values are positive.
+
+    It is labelled at about as many round values as `labels` says, or `at_values` where these are at most seven.
+    """
+    from matplotlib.ticker import LogLocator, NullFormatter  # noqa: PLC0415
+
+    if min(values) <= 0:
+        label_axis(axis)
+        return
+    axis.axes.set(**{f"{axis.axis_name}scale": "log"})
+    decades = math.log10(max(values) / min(values))
+    ticks = next((ticks for ticks in _TICKS_PER_DECADE if decades * len(ticks) <= labels), (1.0,))
+    axis.set_major_locator(LogLocator(subs=ticks, numticks=8))
+    axis.set_major_formatter(_format_tick)
+    axis.set_minor_formatter(NullFormatter())
+    axis.axes.tick_params(axis=axis.axis_name, which="minor", length=0)
+    if at_values and len(values) <= 7:
+        ticks_at = _drop_touching(values)
+        axis.set_ticks(ticks_at, [figure(value) for value in ticks_at])
+        axis.axes.minorticks_off()
+
+
+def _drop_touching(values: Sequence[float]) -> list[float]:
+    """Return the positive values whose labels do not touch on a logarithmic axis, the ends among them."""
+    low, high = min(values), max(values)
+    gap = _LABEL_WIDTH * math.log(high / low)
+    ticks = [low]
+    for value in sorted(set(values))[1:-1]:
+        if min(math.log(value / ticks[-1]), math.log(high / value)) > gap:
+            ticks.append(value)
+    return ticks if low == high else [*ticks, high]
+
+
+def name_rows(axes: Any, names: Sequence[str], chosen: str = "", word: str = "") -> None:
+    """Name the rows of a plot, the first on top, and mark the chosen one by a word."""
+    labels = [_shorten(name) + (f" ({word})" if word and name == chosen else "") for name in names]
+    axes.set_yticks(range(len(names)), labels)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.grid(visible=False, axis="y")
+    axes.tick_params(axis="y", length=0)
+
+
+def draw_lines(
+    rows: Sequence[tuple[float, ...]], lines: Mapping[str, tuple[int, dict[str, str]]], *, xlabel: str, ylabel: str
+) -> Callable[[Any], None]:
+    """Return what draws lines against the first column of `rows`, on two logarithmic axes.
+
+    `lines` gives each label the column of its values, and a style.
+    """
+    x = [row[0] for row in rows]
+
+    def draw(axes: Any) -> None:
+        for label, (column, style) in lines.items():
+            axes.plot(x, [row[column] for row in rows], label=label, **style)
+        label_log_axis(axes.xaxis, x, at_values=True)
+        label_log_axis(axes.yaxis, [value for row in rows for value in row[1:]])
+        axes.legend(loc="best")
+        axes.set(xlabel=xlabel, ylabel=ylabel)
+
+    return draw
+
+
+def _shorten(name: str) -> str:
+    """Return a name that leaves room for the plot."""
+    if len(name) > _LONGEST_NAME:
+        name = name.replace(" to below ", " to ")
+    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
+
+
+def _format_tick(value: float, _position: int | None = None) -> str:
+    return figure(float(f"{value:.6g}"))  # 0.30000000000000004 is 0.3

@@ -8,8 +8,19 @@ from typing import Any
 
 from quorate.models.evaluation import ModelCheck
 from quorate.report._data import Claim, proofs_for, software_versions
-from quorate.report._pages import check_installed, percent, render, write_page
-from quorate.report._plots import BLUE, GREY, ORANGE, Plot, draw_plot, label_axis, name_rows
+from quorate.report._pages import (
+    BLUE,
+    GREY,
+    ORANGE,
+    Plot,
+    check_installed,
+    draw_plot,
+    label_axis,
+    name_rows,
+    percent,
+    render,
+    write_page,
+)
 
 _PLOT_ROWS = 24  # figures of a plot; the table has all
 _SOURCE = "held-out records, with noise"

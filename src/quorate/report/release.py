@@ -21,19 +21,25 @@ from quorate.release.utility import Utility, release_again
 from quorate.release.workloads.marginals import MarginalWorkload
 from quorate.report._data import Claim, proofs_for, software_versions
 from quorate.report._model import plot_shares
-from quorate.report._pages import check_installed, decimals_for, figure, percent, render, words, write_page
-from quorate.report._plots import (
+from quorate.report._pages import (
     BLUE,
     GREEN,
     GREY,
     LINE,
     ORANGE,
     Plot,
+    check_installed,
+    decimals_for,
     draw_lines,
     draw_plot,
+    figure,
     label_axis,
     label_log_axis,
     name_rows,
+    percent,
+    render,
+    words,
+    write_page,
 )
 
 _STATED_ABOVE = {"epsilon", "delta", "privacy_unit"}  # by the guarantee

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from quorate.compute.ensemble._ensemble import Ensemble
     from quorate.compute.ensemble.clusters import ClusterTeachers
     from quorate.compute.ensemble.dealing import deal_units, secret_subset
-    from quorate.compute.ensemble.electorate import Electorate, FunctionTeachers
-    from quorate.compute.ensemble.endpoints import EndpointTeachers
+    from quorate.compute.ensemble.electorate import Electorate, EndpointTeachers, FunctionTeachers
     from quorate.compute.ensemble.estimators import EstimatorTeachers
 else:
     __getattr__ = import_on_use(
@@ -32,8 +31,7 @@ else:
         {
             "clusters": "ClusterTeachers",
             "dealing": "deal_units secret_subset",
-            "electorate": "Electorate FunctionTeachers",
-            "endpoints": "EndpointTeachers",
+            "electorate": "Electorate EndpointTeachers FunctionTeachers",
             "_ensemble": "Ensemble",
             "estimators": "EstimatorTeachers",
         },

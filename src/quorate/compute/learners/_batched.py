@@ -15,9 +15,12 @@ from quorate.compute.learners._losses import (
     BatchedRidge,
     BinaryLoss,
     LinearLearner,
+    Loss,
     MultinomialLoss,
+    centred,
+    minimise,
+    row_space,
 )
-from quorate.compute.learners._newton import Loss, centred, minimise, row_space
 from quorate.compute.learners._tree import DEEPEST, BatchedTree, TreeTeachers
 from quorate.compute.learners.backends import Array, Backend
 from quorate.compute.learners.linear import LinearTeachers

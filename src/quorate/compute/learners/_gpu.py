@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.compute.learners._newton import HALVINGS, STEPS, STILL
+from quorate.compute.learners._losses import HALVINGS, STEPS, STILL
 from quorate.compute.learners.backends import Array
 from quorate.compute.learners.linear import FINEST, QUERY_BITS, LinearTeachers
 from quorate.compute.learners.teachers import LARGEST, NOT_FINITE, Chunks, Matrix

@@ -1,6 +1,6 @@
 """Kernels of a GPU, in Triton: one counts ballots without writing a score to memory, one fits a teacher a program.
 
-`gpu.py` prepares what they read. PROOF.md, steps 18 and 19, says why both are exact in the sense of the CPU's path.
+`_gpu.py` prepares what they read. PROOF.md, steps 18 and 19, says why both are exact in the sense of the CPU's path.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def fit_two_classes(
     alike, X, y, rows, starts, sizes, upper, weights, fitted, FEATURES: tl.constexpr, INTERCEPT: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, STEPS: tl.constexpr, HALVINGS: tl.constexpr, STILL: tl.constexpr,
 ):  # fmt: skip
-    """Fit one teacher, by Newton's method as in `newton.py`, from its own rows alone: a program reads no others.
+    """Fit one teacher, by Newton's method as in `_losses.py`, from its own rows alone: a program reads no others.
 
     `alike` names the teachers to be fitted. One's rows are `rows[start : start + size]`; `upper` is the class that its
     score stands for, `weights` what a row of the other class and of this one weighs. `ROWS` and `COLUMNS` are powers of

@@ -3,7 +3,6 @@
 The classes themselves (boxes, halfspaces, thresholds and others) are in `quorate.models.concepts`.
 """
 
-from quorate.core.hypotheses.concept import Concept, Dichotomies
-from quorate.core.hypotheses.hypothesis import Constant, Hypothesis, Tally
+from quorate.core.hypotheses.concept import Concept, Constant, Dichotomies, Hypothesis, Tally
 
 __all__ = ["Concept", "Constant", "Dichotomies", "Hypothesis", "Tally"]

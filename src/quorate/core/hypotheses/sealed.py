@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from quorate.core.errors import Infeasible
-from quorate.core.hypotheses.concept import LISTED, Concept, Dichotomies
-from quorate.core.hypotheses.hypothesis import Constant, Hypothesis
+from quorate.core.hypotheses.concept import LISTED, Concept, Constant, Dichotomies, Hypothesis
 from quorate.core.hypotheses.points import Labels, Mask, Points, check_points, say_by_row
 from quorate.core.isolation import silence
 

@@ -7,8 +7,8 @@ verify       reads all of them, and the secret noises that are kept
 compaction   lets old entries go;  parts: what is left of them
 requests     ids and answers;  budget: leases;  phases: of everlasting prediction
 keys         who may ask, and how much of it each may have
-ledger       all of it together;  export: its entries for an archive
-moving       from a file to a database, and restoring an old copy;  backup: copies of a folder
+ledger       all of it together
+moving       from a file to a database, restoring an old copy, and exporting entries;  backup: copies of a folder
 """
 
 from typing import TYPE_CHECKING
@@ -41,9 +41,8 @@ __all__ = [
 
 if TYPE_CHECKING:
     from quorate.core.ledger._backup import Drill, back_up, put_back, rehearse
-    from quorate.core.ledger._export import check_export, export_entries
     from quorate.core.ledger._ledger import Ledger, find_ledger
-    from quorate.core.ledger._moving import move, restore
+    from quorate.core.ledger._moving import check_export, export_entries, move, restore
     from quorate.core.ledger._rules import LOST, Phase
     from quorate.core.ledger._shares import Key, Project
     from quorate.core.ledger._store import LEDGER_FILES
@@ -54,9 +53,8 @@ else:
         __name__,
         {
             "_backup": "Drill back_up put_back rehearse",
-            "_export": "check_export export_entries",
             "_ledger": "Ledger find_ledger",
-            "_moving": "move restore",
+            "_moving": "check_export export_entries move restore",
             "_rules": "LOST Phase",
             "_shares": "Key Project",
             "_store": "LEDGER_FILES",

@@ -1,19 +1,20 @@
-"""Move a model's ledger from its file to a database, and restore an old copy of a ledger."""
+"""Move a ledger from its file to a database, restore an old copy, and export entries to an archive."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from quorate.core.errors import InvalidInput, LedgerRefused
 from quorate.core.ledger._ledger import Ledger, find_ledger
+from quorate.core.ledger._parts import MAC_BYTES
 from quorate.core.ledger._requests import forgotten_requests
 from quorate.core.ledger._rules import FORMAT, State, to_json
 from quorate.core.ledger._store import LEDGER_FILE, PLACE_FILE, is_url, without_password
 from quorate.core.ledger._verify import Verification, check_marks
 from quorate.core.ledger._views import LedgerView
 from quorate.core.ledger.budget import is_gone
-from quorate.core.ledger.chain import write_whole
+from quorate.core.ledger.chain import Entry, canonical, write_whole
 from quorate.core.privacy.budget import Quanta
 
 
@@ -157,3 +158,82 @@ def _charge_marks(state: State, ahead: Sequence[Quanta], lost: Sequence[int] | N
     added = [max(0, mark - already) for mark, already in zip(marks, counted, strict=True)]
     spent = [min(limit, now + extra) for limit, now, extra in zip(state.capacity, state.spent, added, strict=True)]
     return spent, [max(pair) for pair in zip(marks, counted, strict=True)]
+
+
+# What an export shows: amounts, counts, times, names of keys, and hashes that are keyed or of 256 random bits. In the
+# place of anything else stands a hash under the ledger's key, which nobody else can confirm by guessing.
+_SHOWN = {
+    *("format", "fingerprint", "epsilon", "delta", "order", "slack", "capacity", "spent", "keys"),
+    *("lease", "owner", "renyi", "mac", "rows", "key", "id", "to", "lost"),
+    *("answered", "no_quorums", "repeated", "refused", "returned"),
+    *("through", "forgotten", "answers_forgotten", "head"),
+    *("number", "seats", "noise", "seated", "points", "phase", "taken", "met", "closed"),
+}
+
+
+def export_entries(ledger: Ledger) -> Iterator[dict[str, Any]]:
+    """Yield every entry that a ledger has as it may be kept elsewhere, oldest first.
+
+    One that was compacted begins with its last compaction.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from quorate import Budget
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     ledger = Ledger.create(Path(folder) / "a.sqlite", Budget(epsilon=1.0, delta=0.0), fingerprint="m")
+    ...     [line["kind"] for line in export_entries(ledger)]
+    ['opened']
+    """
+    return (exported(entry, ledger) for entry in ledger.entries())
+
+
+def exported(entry: Entry, ledger: Ledger) -> dict[str, Any]:
+    """Return an entry with keyed hashes in the place of what could be guessed."""
+    event = entry.event
+    body = {name: value if name in _SHOWN else _seal(ledger, entry, name) for name, value in event.body.items()}
+    return {"seq": entry.seq, "at": event.at, "kind": event.kind, "body": body, "mac": entry.mac}
+
+
+def check_export(ledger: Ledger, lines: Iterable[str]) -> int:
+    """Hold an export against the ledger and return how many entries it has. The ledger may have gone on since.
+
+    Of an entry that was compacted the ledger has the first bytes of its hash: by those it is compared.
+    """
+    gone, entries, count, seq = ledger.compacted_macs(), iter(ledger.entries()), 0, 0
+    for line in lines:
+        read = _read(line)
+        seq = seq + 1 if count else _first(read)
+        count += 1
+        if seq * MAC_BYTES <= len(gone):
+            mac = gone[(seq - 1) * MAC_BYTES : seq * MAC_BYTES].hex()
+            same = read.get("seq") == seq and str(read.get("mac"))[: 2 * MAC_BYTES] == mac
+        else:
+            entry = next((entry for entry in entries if entry.seq >= seq), None)
+            if entry is None:
+                raise LedgerRefused(
+                    f"the export has more entries than the ledger, which ends at entry {seq - 1}: the ledger was "
+                    "rolled back, or the export is of another"
+                )
+            same = read == exported(entry, ledger)
+        if not same:
+            raise LedgerRefused(f"entry {seq} of the export is not the one in the ledger: one of the two was changed")
+    return count
+
+
+def _read(line: str) -> dict[str, Any]:
+    try:
+        read = json.loads(line)
+    except ValueError:
+        read = None
+    return read if isinstance(read, dict) else {}
+
+
+def _first(read: Mapping[str, Any]) -> int:
+    """Return the number of the first entry of an export, by its line: 1, or that of a compaction."""
+    seq = read.get("seq")
+    return seq if read.get("kind") == "compacted" and isinstance(seq, int) and seq > 0 else 1
+
+
+def _seal(ledger: Ledger, entry: Entry, name: str) -> str:
+    parts = (str(entry.seq), name, canonical({name: entry.event.body[name]}))
+    return f"hmac-sha256:{ledger.export_hash(*parts)}"

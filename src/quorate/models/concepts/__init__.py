@@ -1,7 +1,6 @@
 """Concept classes: enumerate the dichotomies of a class on a point set and count their mistakes."""
 
-from quorate.core.hypotheses.concept import Concept, Dichotomies
-from quorate.core.hypotheses.hypothesis import Constant, Hypothesis, Tally
+from quorate.core.hypotheses.concept import Concept, Constant, Dichotomies, Hypothesis, Tally
 from quorate.models.concepts._boxes import Box, Boxes
 from quorate.models.concepts._check import check_concept
 from quorate.models.concepts._conjunctions import Conjunction, Conjunctions

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from quorate.core.arrays import Integers
 from quorate.core.checks import check_count, set_validated
 from quorate.core.errors import Infeasible
-from quorate.core.hypotheses.concept import LISTED, Concept, Dichotomies, sauer
-from quorate.core.hypotheses.hypothesis import Hypothesis
+from quorate.core.hypotheses.concept import LISTED, Concept, Dichotomies, Hypothesis, sauer
 from quorate.core.hypotheses.points import Labels, Points, lead_below
 
 Corner = tuple[float, ...]

@@ -10,8 +10,7 @@ import numpy as np
 from quorate.core.arrays import Integers
 from quorate.core.checks import check_count, set_validated
 from quorate.core.errors import Infeasible, InvalidInput
-from quorate.core.hypotheses.concept import Concept, Dichotomies
-from quorate.core.hypotheses.hypothesis import Constant, Hypothesis
+from quorate.core.hypotheses.concept import Concept, Constant, Dichotomies, Hypothesis
 from quorate.core.hypotheses.points import Labels, Mask, Points
 
 _LARGEST_CUBE = 2**24  # cells, of eight bytes each

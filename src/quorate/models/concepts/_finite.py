@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from quorate.core.checks import check_count, set_validated
 from quorate.core.errors import InvalidInput
 from quorate.core.estimator_calls import CALL, call_rows
-from quorate.core.hypotheses.concept import Concept, Dichotomies
-from quorate.core.hypotheses.hypothesis import Hypothesis
+from quorate.core.hypotheses.concept import Concept, Dichotomies, Hypothesis
 from quorate.core.hypotheses.points import Points, say_by_row
 
 

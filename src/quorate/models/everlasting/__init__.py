@@ -1,9 +1,8 @@
 """Everlasting prediction: phases of answers, each taught by the one before; records and queries are both protected.
 
 classifier   EverlastingClassifier: checks its settings, calibrates, deals the units, teaches phase 1; its public state
-session      the one session, with arrivals as its answerer
 arrivals     the state: the open phase, its seats, and how it teaches the next one, with LabelBoost if asked for
-phase_folder the state on disk: what is kept, and how a restart continues
+phase_folder the state on disk, how a restart continues, and the session, with arrivals as its answerer
 terms        the public numbers: mechanisms, and what each kind of unit pays
 seats        points by arrival number, with released labels, in memory and in a file
 teaching     teachers from a labelled set, and their files; cuts and directions are fitted as arrays
@@ -11,7 +10,7 @@ plan         what to expect, from public or simulated points
 """
 
 from quorate.models.everlasting._classifier import EverlastingClassifier
-from quorate.models.everlasting._session import Feed
+from quorate.models.everlasting._phase_folder import Feed
 from quorate.models.everlasting._terms import Guarantee, Terms
 
 __all__ = [

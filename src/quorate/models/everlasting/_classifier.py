@@ -26,8 +26,7 @@ from quorate.core.privacy.claims import LABELS_READ, Claim, replaced
 from quorate.core.requests import REFUSED
 from quorate.models.concepts import Concept
 from quorate.models.everlasting._arrivals import Arrivals
-from quorate.models.everlasting._phase_folder import PhaseFolder
-from quorate.models.everlasting._session import EverlastingSession
+from quorate.models.everlasting._phase_folder import EverlastingSession, PhaseFolder
 from quorate.models.everlasting._teaching import TRUSTED, check_chunks, ensemble_files
 from quorate.models.everlasting._terms import Boost, Guarantee, Refresh, Terms, boost_terms, votes_terms
 from quorate.models.predictors.base import AnsweringClassifier

@@ -28,10 +28,9 @@ from quorate.models.knn._kernel import Kernel, Metric, Shape, Space
 from quorate.models.knn._session import Nearby, NeighbourSession, Wear
 from quorate.models.knn._unit_file import UnitFile
 from quorate.models.knn._units import Units
-from quorate.models.predictors.base import ScoredClassifier, SessionModel
+from quorate.models.predictors.base import ScoredClassifier, Scoring, SessionModel
 from quorate.models.predictors.labels import declared_classes, target_numbers
 from quorate.models.predictors.records import check_matrix
-from quorate.models.predictors.scores import Scoring
 from quorate.models.saving.contract import Outputs, Spending, State
 from quorate.planner import Plan
 from quorate.tables.containers import is_frame

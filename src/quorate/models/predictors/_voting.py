@@ -24,10 +24,9 @@ from quorate.core.mechanisms import NoisyShares, NoisyVector
 from quorate.core.privacy.claim_tree import Node, account_node, releases_node, restate_claim, sum_node
 from quorate.core.privacy.cost import float_down
 from quorate.core.session import Session
-from quorate.models.predictors.base import ScoredClassifier, TeacherSettings
+from quorate.models.predictors.base import ScoredClassifier, Scoring, TeacherSettings, Threshold, check_threshold
 from quorate.models.predictors.labels import declared_classes
 from quorate.models.predictors.records import allows_missing, check_auto_counts, check_jobs, check_records, is_auto
-from quorate.models.predictors.scores import Scoring, Threshold, check_threshold
 from quorate.models.saving.contract import Outputs, Spending, State
 from quorate.models.saving.documents import mechanism_document, mechanism_of, put_teachers, read_teachers
 from quorate.planner import ON_NO_QUORUM, Plan, plan

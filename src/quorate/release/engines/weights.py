@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from quorate.core.arrays import Floats
 from quorate.core.errors import Infeasible, InvalidInput
-from quorate.core.hypotheses.hypothesis import ListedTally
+from quorate.core.hypotheses.concept import ListedTally
 from quorate.core.mechanisms import ExponentialChoice
 from quorate.core.mechanisms.noisy_vector import NoisyVector
 from quorate.core.privacy import RENYI_QUANTA, Budget, best_order, to_capacity

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quorate.compute.ensemble.clusters import ClusterTeachers
-from quorate.compute.ensemble.endpoints import EndpointTeachers
+from quorate.compute.ensemble.electorate import EndpointTeachers
 from quorate.compute.ensemble.estimators import EstimatorTeachers
 from quorate.compute.learners import Teachers
 from quorate.core.ballots import release_votes
