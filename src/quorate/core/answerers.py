@@ -1,7 +1,8 @@
 """Answerers draw the answers of a session: by a vote of teachers, or from the records one query at a time."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 Mechanism = QueryMechanism | ThresholdMechanism
 
 
-class Answerer(Protocol):
+class Answerer(ABC):
     """The interface of objects that charge for new queries and draw their answers.
 
     An answerer continues after a restart: the state of an answer, such as the noise of a run or a hypothesis, is in
@@ -27,33 +28,58 @@ class Answerer(Protocol):
     method takes blocks of rows lazily and yields answers, in parts of any size, up to the first unanswered row.
     """
 
+    @abstractmethod
     def open(self, budget: Budget | None, ledger: "Ledger | None") -> None:
         """Start answering from this budget; restore the state of an earlier session if the ledger has one."""
 
+    @abstractmethod
     def affordable(self, limit: int) -> int:
         """Return how many queries, from 1 to `limit`, can be drawn; raise `BudgetSpent` or `RunEnded` if none can."""
 
+    @abstractmethod
     def draw(self, X: Any) -> Answers:
         """Charge for these queries and answer them, up to the one at which the budget or the run ends.
 
         A refused query that precedes an answered one has the label `REFUSED`.
         """
 
+    @abstractmethod
     def row_cost(self) -> Cost:
         """Return the most that one query may cost now."""
+
+    def quote(self, limit: int) -> tuple[int, Cost]:
+        """Return how many of `limit` new queries are sure to be answered, and their largest cost: none by default."""
+        return 0, Cost(0.0)
 
     @property
     def stops_at_last_no_quorum(self) -> bool:
         """Whether each no-quorum costs `row_cost` and nothing else does, and `draw` ends where the budget does."""
+        return False
 
-    def move(self, ledger: "Ledger") -> None:
+    def move(self, ledger: "Ledger") -> None:  # noqa: B027  many keep all of it in the ledger anyway
         """Write the state to a ledger, for a copy of this answerer to continue from. Draw nothing more here."""
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027  many have nothing open
         """Close connections of the electorate to other processes. Draw nothing more."""
 
 
-class Votes:
+class Prepaid(Answerer):
+    """An answerer whose queries are all paid for before they come: none is refused for what it costs."""
+
+    def row_cost(self) -> Cost:
+        """Return nothing."""
+        return Cost(0.0)
+
+    def affordable(self, limit: int) -> int:
+        """Return all of them."""
+        return limit
+
+    def quote(self, limit: int) -> tuple[int, Cost]:
+        """Return all of them, at no further cost."""
+        return limit, Cost(0.0)
+
+
+class Votes(Answerer):
     """An answerer that counts the votes of an ensemble and releases the result through a mechanism.
 
     Parameters
@@ -144,7 +170,7 @@ class Votes:
         self.ensemble.close()
 
 
-class OneByOne:
+class OneByOne(Answerer):
     """An answerer that draws each answer from the records independently, at one fixed cost.
 
     Parameters
@@ -162,8 +188,6 @@ class OneByOne:
     drawn
         The number of answers that this process has drawn.
     """
-
-    stops_at_last_no_quorum = False
 
     def __init__(self, draw: Callable[[NDArray[np.float64]], int], cost: Cost, *, records: Any = None) -> None:
         self.cost, self.records, self.drawn = cost, records, 0
@@ -193,12 +217,6 @@ class OneByOne:
         self.drawn += len(X)
         labels = np.array([self._draw(row) for row in X], dtype=np.int64)
         return Answers(labels=labels, spent=self.cost.times(len(X)))
-
-    def move(self, ledger: "Ledger") -> None:
-        """Do nothing: the ledger already has the budget and the answers."""
-
-    def close(self) -> None:
-        """Do nothing: this answerer has no connections."""
 
 
 def open_runs(mechanisms: Sequence[ThresholdMechanism], budget: Budget, ledger: "Ledger | None") -> list[Run]:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.core.answerers import open_runs
+from quorate.core.answerers import Answerer, open_runs
 from quorate.core.ballots import release_counts
 from quorate.core.errors import BudgetSpent
 from quorate.core.ledger import Ledger
@@ -42,8 +42,8 @@ def read_labels(labels: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray
     return (labels >> 2) / _ONE, labels & 3
 
 
-class Proposals:
-    """The `Answerer` of an online release. A ledger records every measurement before `draw` returns."""
+class Proposals(Answerer):
+    """The answerer of an online release. A ledger records every measurement before `draw` returns."""
 
     def __init__(
         self,
@@ -74,11 +74,9 @@ class Proposals:
                 ledger.keep_run(self.run.threshold_noise)
             self.catch_up()
 
-    stops_at_last_no_quorum = False  # a crossing is measured, which costs too
-
-    def affordable(self, most: int) -> int:
+    def affordable(self, limit: int) -> int:
         """Return all queries: each is refused separately, and earlier measurements are free."""
-        return most
+        return limit
 
     def draw(self, X: Any) -> Answers:
         """Answer queries one after the other; raise `BudgetSpent` where not one of them can be answered."""
@@ -99,9 +97,6 @@ class Proposals:
         ledger.keep_run(self.run.end())
         for index, values in enumerate(self.measured):
             ledger.keep({(OWN_CALLER, key): value for key, value in zip(_keys(index), values, strict=True)}, {}, [])
-
-    def close(self) -> None:
-        """Do nothing: all of it is in this process."""
 
     def proposed(self, query: Query) -> float:
         """Return the model's answer, which depends on public records and released counts alone."""

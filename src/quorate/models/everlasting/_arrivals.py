@@ -10,6 +10,7 @@ import numpy as np
 
 from quorate.compute.ensemble import Ensemble, secret_subset
 from quorate.compute.learners import Deal
+from quorate.core.answerers import Prepaid
 from quorate.core.arrays import Floats, Integers
 from quorate.core.ballots import release_votes
 from quorate.core.mechanisms import NO_QUORUM, Answers, Relabel
@@ -112,8 +113,10 @@ class Phase:
         return self._run.answers(votes)
 
 
-class Arrivals:
-    """The `Answerer` of an everlasting session: every query arrives in a phase, and may teach the next one.
+class Arrivals(Prepaid):
+    """The answerer of an everlasting session: every query arrives in a phase, and may teach the next one.
+
+    A phase is paid for when it opens, and no share may count its no-quorums. A closed one refuses each query by itself.
 
     `settings` are the parameters of the fit: what is set later changes nothing (PROOF.md, step 1). `arriving`
     says of what `draw` is given next how many rows each request has, and whether they are points that the owner feeds.
@@ -232,16 +235,6 @@ class Arrivals:
     def open(self, budget: Any, ledger: Any) -> None:
         """Charge nothing: the account paid for phase 1 when it opened, and arrivals pay for the others."""
 
-    stops_at_last_no_quorum = False
-
-    def row_cost(self) -> Cost:
-        """Return nothing: a phase is paid for when it opens, and no share may count its no-quorums."""
-        return Cost(0.0)
-
-    def affordable(self, rows: int) -> int:
-        """Return all of them: a phase that is closed refuses each by itself, and they take their seats."""
-        return rows
-
     def draw(self, X: Any) -> Answers:
         """Let these rows arrive, in order. Nothing is told about those that are fed."""
         labels, start = [np.empty(0, dtype=np.int64)], 0
@@ -255,9 +248,6 @@ class Arrivals:
     def move(self, ledger: Any) -> None:
         """Answer nothing more from memory: the folder goes on with the phase."""
         self.phase.end()
-
-    def close(self) -> None:
-        """Do nothing: all of it is in this process."""
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise TypeError("the state of a phase holds private points and secret noise: it is not copied or pickled")

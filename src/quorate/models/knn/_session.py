@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_consistent_length
 
+from quorate.core.answerers import Prepaid
 from quorate.core.arrays import Integers
 from quorate.core.ballots import release_counts
 from quorate.core.checks import check_process
@@ -26,13 +27,11 @@ from quorate.models.knn._units import Units
 from quorate.tables.persons import UNKNOWN_PERSON, lasting_names, unit_numbers
 
 
-class Nearby:
+class Nearby(Prepaid):
     """The `Answerer` of a neighbour session. The whole budget is charged when it opens, and answers cost nothing more.
 
     How many queries there will be does not matter: units wear out instead (PROOF.md, step 5).
     """
-
-    stops_at_last_no_quorum = False
 
     def __init__(self, space: Space, units: Units, terms: Terms, ballot: Ballot) -> None:
         self.space, self.units, self.terms, self.ballot = space, units, terms, ballot
@@ -48,18 +47,6 @@ class Nearby:
         total = Cost(budget.capacity().renyi)
         if not budget.covers((total, 1)):
             budget.spend(total)  # all of it, or refused; proof: step 5
-
-    def row_cost(self) -> Cost:
-        """Return nothing: all queries are paid for."""
-        return Cost(0.0)
-
-    def affordable(self, rows: int) -> int:
-        """Return all of them: no query is refused because of what units have spent."""
-        return rows
-
-    def quote(self, rows: int) -> tuple[int, Cost]:
-        """Return all of them, at no further cost."""
-        return rows, Cost(0.0)
 
     def draw(self, X: Any) -> Answers:
         """Charge the units near these queries, keep that, then release what they count with noise on every number."""
@@ -78,12 +65,6 @@ class Nearby:
             self.file.keep_reports(self.reports)
         voting, worn = (release_counts(self.units.worn(terms.reported), self._noisy)[0] / terms.reported).tolist()
         return Wear(voting, worn, terms.scale / terms.reported, terms.reports - self.reports)
-
-    def close(self) -> None:
-        """Do nothing: all of it is in this process, and the session lets go of the file."""
-
-    def move(self, ledger: Ledger) -> None:
-        """Leave nothing in the ledger: what units have spent goes into a file of its own."""
 
     def _answers(self, counts: Integers) -> Integers:
         """Return what is read of the counts, with noise on all of them."""

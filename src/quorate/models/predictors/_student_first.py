@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from quorate.compute.ensemble import Ensemble
 from quorate.compute.learners import DeviceName
-from quorate.core.answerers import open_runs
+from quorate.core.answerers import Answerer, open_runs
 from quorate.core.append_log import Journal
 from quorate.core.ballots import release_votes
 from quorate.core.checks import check_choice, check_count, check_delta, check_positive
@@ -280,14 +280,12 @@ def _takes_missing(student: Any) -> bool:
     return not hasattr(student, "__sklearn_tags__") or allows_missing(student)
 
 
-class StudentFirst:
+class StudentFirst(Answerer):
     """The student's label where it stands; where the ensemble dissents, the label that a Quorum of it finds.
 
     Both runs share a budget. `propose` says what the student says; `journal` has the corrections, each a query and the
     class that was released for it.
     """
-
-    stops_at_last_no_quorum = False  # a dissent costs too
 
     def __init__(
         self,
@@ -314,15 +312,15 @@ class StudentFirst:
         """Return what a dissent costs that finds no quorum."""
         return charged_together(self.dissent.no_quorum_cost(self._order), self.quorum.no_quorum_cost(self._order))
 
-    def affordable(self, rows: int) -> int:
-        """Return `most`, unless the last dissent was met."""
+    def affordable(self, limit: int) -> int:
+        """Return `limit`, unless the last dissent was met."""
         if self.dissent_run.no_quorums_left == 0:
             raise self._out_of_dissents()
-        return rows
+        return limit
 
-    def quote(self, rows: int) -> tuple[int, Cost]:
-        """Return how many of so many new queries are sure to be answered, and what they cost at most: all dissents."""
-        reached, dissents = self.dissent_run.quote(rows)
+    def quote(self, limit: int) -> tuple[int, Cost]:
+        """Return how many new queries are sure to be answered, and what they cost at most: all dissents."""
+        reached, dissents = self.dissent_run.quote(limit)
         return reached, dissents + self.quorum_run.quote(reached)[1]
 
     def draw(self, X: Any) -> Answers:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from quorate.compute.ensemble import Ensemble
-from quorate.core.answerers import Votes
+from quorate.core.answerers import Answerer, Votes
 from quorate.core.append_log import Journal
 from quorate.core.ballots import BallotSource
 from quorate.core.checks import check_count, check_rate
@@ -172,14 +172,13 @@ class UniversalClassifier(RelabellingClassifier):
         return super()._predictions(queries, codes, **batch)
 
 
-class BallotsFirst:
+class BallotsFirst(Answerer):
     """Ballots for the first queries, whoever asks; then one hypothesis, chosen once, and never a ballot again.
 
     The queries that were put to the vote are public. They define the candidates, and lie in the journal. The hypothesis
-    is in the ledger before anything that was computed from it leaves.
+    is in the ledger before anything that was computed from it leaves. It does not stop at the last no-quorum: a caller
+    whose share ends must not end the ballots of the others.
     """
-
-    stops_at_last_no_quorum = False  # a caller whose share ends must not end the ballots of the others
 
     def __init__(
         self,
@@ -215,14 +214,14 @@ class BallotsFirst:
         """Return what a ballot costs; the hypothesis answers at no cost."""
         return Cost(0.0) if self.has_hypothesis() else self.votes.row_cost()
 
-    def affordable(self, rows: int) -> int:
+    def affordable(self, limit: int) -> int:
         """Return how many queries are answered together: no more than there are ballots left, and then any number."""
-        return rows if self.has_hypothesis() else max(1, min(rows, self._ballots - self._count()))
+        return limit if self.has_hypothesis() else max(1, min(limit, self._ballots - self._count()))
 
-    def quote(self, rows: int) -> tuple[int, Cost]:
+    def quote(self, limit: int) -> tuple[int, Cost]:
         """Return all of them, and what those that are still put to the vote cost at most."""
-        ballots = 0 if self.has_hypothesis() else min(rows, self._ballots - self._count())
-        return rows, self.votes.quote(ballots)[1] if ballots > 0 else Cost(0.0)
+        ballots = 0 if self.has_hypothesis() else min(limit, self._ballots - self._count())
+        return limit, self.votes.quote(ballots)[1] if ballots > 0 else Cost(0.0)
 
     def draw(self, X: Any) -> Answers:
         """Put queries to the vote as long as the ballots last; choose the hypothesis when they end, and ask it then."""
