@@ -21,7 +21,7 @@ from matrix.witness import Call, Notes, noted_calls
 from quorate.auditing.replay import Draw, entropy_tape, fitted_ensemble
 from quorate.compute.ensemble import Ensemble
 from quorate.core.errors import QuorateError
-from quorate.models.everlasting._seats import Seats
+from quorate.models.everlasting._arrivals import Seats
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _RELEASED = {  # attributes that hold what was drawn with noise, or are compared otherwise; and a time

@@ -24,8 +24,7 @@ from quorate.core.privacy import Cost
 from quorate.core.requests import REFUSED
 from quorate.models.concepts import Intervals, Stumps, Thresholds
 from quorate.models.everlasting import EverlastingClassifier, Guarantee
-from quorate.models.everlasting._arrivals import Phase
-from quorate.models.everlasting._seats import Seats, deal_seats
+from quorate.models.everlasting._arrivals import Phase, Seats, deal_seats
 from quorate.models.everlasting._teaching import CutTeachers, fit_cuts, teach
 from quorate.models.everlasting._terms import boost_terms, votes_terms
 

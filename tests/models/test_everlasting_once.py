@@ -31,8 +31,7 @@ from quorate.models.everlasting import (
 from quorate.models.everlasting import (
     _phase_folder as phase_folder,
 )
-from quorate.models.everlasting._arrivals import Phase
-from quorate.models.everlasting._seats import deal_seats
+from quorate.models.everlasting._arrivals import Phase, deal_seats
 from quorate.models.everlasting._teaching import teach
 from quorate.models.everlasting._terms import Boost
 from quorate.models.everlasting.directions import MeanDirection

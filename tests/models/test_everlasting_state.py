@@ -29,8 +29,8 @@ from quorate.core.mechanisms.cutoff import NoisyCutoff
 from quorate.core.requests import REFUSED, Request
 from quorate.models.concepts import Halfspaces, Intervals, Stumps
 from quorate.models.everlasting import EverlastingClassifier, Feed, Guarantee
+from quorate.models.everlasting._arrivals import Seats
 from quorate.models.everlasting._phase_folder import PhaseFolder
-from quorate.models.everlasting._seats import Seats
 from quorate.models.everlasting.directions import MeanDirection
 from quorate.models.saving import kind_of, load, reopen, save
 from quorate.models.saving.folder import digest_of

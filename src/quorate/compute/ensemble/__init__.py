@@ -20,11 +20,10 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from quorate.compute.ensemble._ensemble import Ensemble
     from quorate.compute.ensemble.clusters import ClusterTeachers
     from quorate.compute.ensemble.dealing import deal_units, secret_subset
     from quorate.compute.ensemble.electorate import Electorate, EndpointTeachers, FunctionTeachers
-    from quorate.compute.ensemble.estimators import EstimatorTeachers
+    from quorate.compute.ensemble.estimators import Ensemble, EstimatorTeachers
 else:
     __getattr__ = import_on_use(
         __name__,
@@ -32,7 +31,6 @@ else:
             "clusters": "ClusterTeachers",
             "dealing": "deal_units secret_subset",
             "electorate": "Electorate EndpointTeachers FunctionTeachers",
-            "_ensemble": "Ensemble",
-            "estimators": "EstimatorTeachers",
+            "estimators": "Ensemble EstimatorTeachers",
         },
     )

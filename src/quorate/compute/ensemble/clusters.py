@@ -17,10 +17,9 @@ from typing import Any
 import numpy as np
 
 from quorate.compute.ensemble._engines import Engine, Reference, open_engine
-from quorate.compute.ensemble._ensemble import Ensemble, probe
 from quorate.compute.ensemble.dealing import Dealer, Encoded, Rows, Seats, by_ranges
 from quorate.compute.ensemble.electorate import Electorate
-from quorate.compute.ensemble.estimators import EstimatorTeachers, check_fit_failures, fit_parts
+from quorate.compute.ensemble.estimators import Ensemble, EstimatorTeachers, check_fit_failures, fit_parts, probe
 from quorate.compute.learners import Teachers, batched_equivalent, joined_teachers, teachers_from_arrays
 from quorate.core.arrays import Floats, Integers
 from quorate.core.errors import ClusterLost, InvalidInput

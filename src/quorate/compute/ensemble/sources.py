@@ -14,8 +14,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.compute.ensemble._ensemble import Ensemble
 from quorate.compute.ensemble.dealing import Dealer, Encoded, Part, Rows, Seats, by_ranges, deal_units
+from quorate.compute.ensemble.estimators import Ensemble
 from quorate.core.arrays import Integers
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.rows import take_rows

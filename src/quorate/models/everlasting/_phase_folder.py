@@ -28,8 +28,7 @@ from quorate.core.ledger import Phase as KeptPhase
 from quorate.core.requests import REFUSED, Admitted, Asked, KeptAnswers, Outcome, Query, Replies, Request, outcome_of
 from quorate.core.rows import take_rows
 from quorate.core.session import Session
-from quorate.models.everlasting._arrivals import Arrivals, Phase
-from quorate.models.everlasting._seats import Seats, SeatsFile
+from quorate.models.everlasting._arrivals import Arrivals, Phase, Seats, SeatsFile
 from quorate.models.everlasting._teaching import ensemble_files, ensemble_from
 from quorate.models.saving.codecs import arrays_from, arrays_of, reaching_settings, skops_types
 from quorate.models.saving.folder import checked_file, digest_of, sync_names, write_new
