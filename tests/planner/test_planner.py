@@ -328,7 +328,7 @@ def test_laws_against_scipy():
     for trials, cap, rate in ((100, 5, 0.03), (1000, 20, 0.02), (5000, 700, 0.15), (50, 50, 0.999)):
         counts = np.arange(trials + 1)
         mean = (np.minimum(counts, cap) * stats.binom.pmf(counts, trials, rate)).sum()
-        assert binomial_capped_mean(trials, cap, np.array([rate]))[0] == pytest.approx(mean, rel=2e-3)
+        assert binomial_capped_mean(trials, cap, np.array([rate]))[0] == pytest.approx(mean, rel=1e-9)
 
 
 def test_a_run_that_hardly_ever_misses_answers_everything():

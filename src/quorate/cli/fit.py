@@ -18,7 +18,7 @@ from cyclopts import App, Group, Parameter
 from rich.console import Console
 
 from quorate.cli.fit_methods import METHODS, Method
-from quorate.cli.fit_models import TARGET_FILE, Fitted, fit_stream, fit_table, open_stream
+from quorate.cli.fit_models import TARGET_FILE, Fitted, fit_stream, fit_table, named_curves, open_stream
 from quorate.cli.options import AsJson
 from quorate.cli.output import check_new_folder, check_report, show_bill
 from quorate.cli.reading import Data, Tables
@@ -223,8 +223,6 @@ def _write_report(method: Method, fitted: Fitted, bill: dict[str, Any], path: Pa
 
 def _curves(curves: Any, fitted: Fitted, bill: Mapping[str, Any]) -> dict[str, Any]:
     """Return the curves of a linear model for its report, with the names of the table's columns."""
-    from quorate.cli.fit_models import named_curves
-
     classes = bill.get("classes", ())
     return {
         "curves": curves if fitted.is_learned else named_curves(curves, fitted.data.schema),

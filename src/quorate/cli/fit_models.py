@@ -64,8 +64,6 @@ def fit_table(name: str, tables: Tables, settings: dict[str, Any]) -> Fitted:
     arguments = _constructor_arguments(estimator, data, settings)
     notes, plan = {"concept": settings["concept"]} if "concept" in settings else {}, None
     if name in ("linear", "search"):
-        from quorate.cli.fit_models import linear_arguments
-
         arguments |= linear_arguments(name, data, settings, is_learned=is_learned)
     if name == "everlasting":
         chosen, plan = _plan_everlasting(arguments, data)

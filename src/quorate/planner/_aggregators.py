@@ -75,12 +75,10 @@ def _scales(task: Task, winners: Floats, tests: float = 0.0) -> Floats:
 
 @lru_cache(maxsize=256)
 def _scale(task: Task) -> float:
-    """Return about the noise at which winners of all queries use the capacity."""
     return float(_scales(task, np.array([float(task.queries)]))[0])
 
 
 def _expect_noisy_max(mechanism: NoisyMax, task: Task, forecast: VoteForecast) -> Expected:
-    """Return the expectation of a NoisyMax, which answers every query."""
     right = forecast.mean(_wins(forecast, mechanism.teachers, mechanism.scale))
     return Expected(1.0, right, right)
 
@@ -219,7 +217,6 @@ def _confident_settings(
 
 
 def _expect_soft_majority(mechanism: SoftMajority, task: Task, forecast: VoteForecast) -> Expected:
-    """Return the expectation of a SoftMajority, which answers every query."""
     per_ballot = mechanism.epsilon_per_query / 2
     lead = (forecast.top[:, np.newaxis] - forecast.rivals) * (mechanism.teachers * per_ballot)
     right = forecast.mean(1 / (1 + np.exp(-np.minimum(lead, 700.0)) @ forecast.copies))
@@ -279,7 +276,6 @@ def _looked_up(lead: Floats, table: Floats) -> Floats:
 
 
 def _expect_sharp_majority(mechanism: SharpMajority, task: Task, forecast: VoteForecast) -> Expected:
-    """Return the expectation of a SharpMajority, which answers every query."""
     lead = forecast.gap * mechanism.teachers
     right = 1 - forecast.mean(_looked_up(lead, _probabilities(mechanism.table)))
     return Expected(1.0, right, right)

@@ -154,7 +154,6 @@ def _nearest(methods: list[Method]) -> tuple[Change, ...]:
 
 
 def _keywords(best: Method, figures: dict[str, Any]) -> dict[str, Any]:
-    """Return the keyword arguments, apart from the class, of the classifier of the best method."""
     if best.name == "stable":
         return {"gamma": best.settings["gamma"]}
     if best.name.startswith("pure-"):
@@ -164,7 +163,6 @@ def _keywords(best: Method, figures: dict[str, Any]) -> dict[str, Any]:
 
 
 def _text(methods: list[Method], figures: dict[str, Any]) -> str:
-    """Return what each method keeps and needs, the best first."""
     best = methods[0]
     sentences = [
         f"With {figures['records']:,} records of a class of VC dimension {figures['vc_dimension']}, at epsilon = "

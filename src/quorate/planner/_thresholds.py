@@ -297,7 +297,6 @@ def shares_with_redraws(queries: int, no_quorums: int, missed: Floats, weights: 
 
 
 def _expect_stability(mechanism: StabilityTest, task: Task, forecast: VoteForecast) -> Expected:
-    """Return the expectation of this StabilityTest."""
     middles = (np.arange(_LAPLACE_NODES) + 0.5) / _LAPLACE_NODES
     tails = np.log(2 * np.minimum(middles, 1 - middles))
     noises = np.round(np.where(middles < 0.5, tails, -tails) * mechanism.threshold_scale).astype(np.int64)
@@ -310,7 +309,6 @@ def _expect_stability(mechanism: StabilityTest, task: Task, forecast: VoteForeca
 
 
 def _expect_between_thresholds(mechanism: BetweenThresholds, task: Task, forecast: VoteForecast) -> Expected:
-    """Return the expectation of this BetweenThresholds."""
     votes = np.round(forecast.top * mechanism.teachers).astype(np.int64)
 
     def passes(noise: NDArray[np.int64] | int, top: bool) -> Floats:

@@ -55,16 +55,9 @@ def few_rows_warning(classes: int, *, rows: int | None) -> str | None:
 
 
 def rare_class_warning(prior: Sequence[float], *, weighted: bool, rows: int | None) -> str | None:
-    """Return a warning if answers are labels and a class is rare, else None.
+    """Return a warning if answers are labels and a class of this declared prior is rare, else None.
 
-    Parameters
-    ----------
-    prior
-        The declared shares of the classes.
-    weighted
-        Whether teachers weight the classes.
-    rows
-        The number of records of each teacher, if known.
+    `weighted` says whether teachers weight the classes, `rows` how many records each of them has, if that is known.
     """
     share = min(prior)
     rare = f"a class of share {100 * share:.2g}%"

@@ -140,7 +140,6 @@ def _owners(random: np.random.Generator, pool: Integers, size: int, *, places: i
 
 
 def _votes(X: Any, codes: Integers, owners: list[Integers], queries: Any, **fitting: Any) -> Integers:
-    """Return the summed votes of the teachers of all deals."""
     parts = [(X, codes, Deal.by_assignment(owner, teachers=int(owner.max()) + 1)) for owner in owners]
     teachers, dealt = (sum(counts) for counts in zip(*((d.teachers, d.rows.size) for _, _, d in parts), strict=True))
     fitted = Ensemble.fit_parts(parts, teachers, units=dealt, **fitting)

@@ -155,7 +155,7 @@ class Plan:
         """Return the plan as JSON values, without the mechanism; an infinite number becomes None."""
         parts = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "figures"}
         figures = {name: getattr(self, name) for name in self.figures if name != "mechanism"}
-        return {name: _plain(value) for name, value in {**parts, **figures}.items()}
+        return {name: to_json_values(value) for name, value in {**parts, **figures}.items()}
 
     @classmethod
     def from_dict(cls, described: Mapping[str, Any], mechanism: Any = None) -> "Plan":
@@ -178,12 +178,16 @@ class Plan:
         return html_card("Plan" if self.feasible else "Plan, not feasible", facts, bar=self.bar, lines=lines)
 
 
-def _plain(value: Any) -> Any:
-    """Convert a value to JSON values."""
+def to_json_values(value: Any) -> Any:
+    """Return dataclasses, mappings and sequences as JSON holds them; a number that is not finite becomes None."""
     if is_dataclass(value) and not isinstance(value, type):
-        return _plain(asdict(value))
+        return to_json_values(asdict(value))
     if isinstance(value, Mapping):
-        return {name: _plain(entry) for name, entry in value.items()}
+        return {str(name): to_json_values(entry) for name, entry in value.items()}
     if isinstance(value, tuple | list):
-        return [_plain(entry) for entry in value]
-    return None if isinstance(value, float) and math.isinf(value) else value
+        return [to_json_values(entry) for entry in value]
+    if hasattr(value, "item"):
+        value = value.item()  # a NumPy scalar
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)

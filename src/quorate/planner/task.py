@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaincinv, ndtr
+from scipy.special import betainc, betaincinv
 
 from quorate.core.arrays import Floats
 from quorate.core.errors import InvalidInput
@@ -21,9 +21,6 @@ _QUANTILES = 400  # queries that stand for the Beta law; more and more of them t
 _SHARE_DECIMALS = 12  # of shares: the last bits depend on the processor
 _MOST_ROWS = 1000  # of public votes that are looked at one by one
 _MOST_RIVALS = 6  # labels beside the first; the others are taken as equals
-_NEARLY_NEVER = 1e-4  # expected count below which it hardly ever exceeds 1
-_NEARLY_NORMAL = 30.0  # variance from which a binomial count is taken as normal
-_MOST_TERMS = 200_000  # of a sum (beyond, the normal law has to do), and of the sums done at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,35 +124,20 @@ def normal_nodes(count: int) -> tuple[Floats, Floats]:
 
 def binomial_capped_mean(trials: int, cap: float, probability: Floats) -> Floats:
     """Return the mean of min(X, cap) for binomial X, elementwise in the probability."""
-    mean, variance = trials * probability, trials * probability * (1 - probability)
-    spread = np.sqrt(np.maximum(variance, 1e-30))
-    z = (cap - mean) / spread
-    density = np.exp(-np.minimum(z**2, 1400.0) / 2) / math.sqrt(2 * math.pi)
-    result = np.clip(mean - spread * (density - z * ndtr(-z)), 0.0, np.minimum(mean, cap))
-    close = (variance < _NEARLY_NORMAL) & (np.abs(cap - mean) < 12 * spread + 30) & (min(trials, cap) < _MOST_TERMS)
-    indices, at_once = np.flatnonzero(close), max(1, _MOST_TERMS // max(1, math.ceil(min(trials, cap))))
-    for start in range(0, len(indices), at_once):
-        block = indices[start : start + at_once]
-        result[block] = _exact_capped_means(trials, cap, probability[block])
-    return np.asarray(result, dtype=np.float64)
+    if cap >= trials:
+        return trials * probability
+    whole = math.floor(cap)
+    below = betainc(trials - whole, whole, 1 - probability) if whole else 0.0  # P(Y < whole), one trial less
+    mean: Floats = trials * probability * below + cap * betainc(whole + 1, trials - whole, probability)
+    return mean
 
 
 def binomial_tail(trials: int, threshold: int, probability: Floats) -> Floats:
-    """Return P(X >= least) for binomial X and least >= 1, elementwise in the probability."""
-    mean = binomial_capped_mean  # E[min(X, c)] - E[min(X, c - 1)] = P(X >= c)
-    return np.clip(mean(trials, threshold, probability) - mean(trials, threshold - 1, probability), 0.0, 1.0)
-
-
-def _exact_capped_means(trials: int, cap: float, probability: Floats) -> Floats:
-    top = min(cap, trials)
-    result = np.minimum(trials * probability, cap)
-    summed = (probability < 1) & (trials * probability >= _NEARLY_NEVER)  # below, the sum would cancel
-    below = np.arange(min(trials, math.ceil(cap) - 1) + 1)
-    choices = np.concatenate([[0.0], np.cumsum(np.log((trials - below[1:] + 1) / below[1:]))])
-    chance = probability[summed, np.newaxis]
-    log_law = choices + below * np.log(chance) + (trials - below) * np.log1p(-chance)
-    result[summed] = top - np.exp(log_law) @ (top - below)
-    return result
+    """Return P(X >= threshold) for binomial X and threshold >= 1, elementwise in the probability."""
+    if threshold > trials:
+        return np.zeros_like(probability)
+    tail: Floats = betainc(threshold, trials - threshold + 1, probability)
+    return tail
 
 
 _DECIMALS = 9
@@ -210,14 +192,7 @@ class Expected:
     def guessed(self, task: Task, *, no_quorum: float, likely: float) -> "Expected":
         """Return the expectation after each query without a quorum gets a random label, if the task allows guesses.
 
-        Parameters
-        ----------
-        task
-            The target.
-        no_quorum
-            The share of queries without a quorum.
-        likely
-            The same share, given the uncertainty of `worth`.
+        `no_quorum` is the share of such queries, and `likely` the same share given the uncertainty of `worth`.
         """
         if not task.guess:
             return self

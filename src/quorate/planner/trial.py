@@ -110,19 +110,8 @@ def candidates(weights: Any) -> dict[str, Any]:
 def choose_learner(estimators: Mapping[str, Any], X: Any, labels: Integers | None, goal: Goal) -> LearnerChoice:
     """Choose one of these estimators on public rows; the first one unless another is clearly better.
 
-    An estimator without a batched equivalent, or with too many coefficients, is not tried. The choice is
-    deterministic.
-
-    Parameters
-    ----------
-    estimators
-        The candidates, by name.
-    X
-        Public rows.
-    labels
-        The class numbers of the rows, or None if they are unlabelled.
-    goal
-        The purpose of the answers.
+    `labels` are the class numbers of the rows, or None. An estimator without a batched equivalent, or with too many
+    coefficients, is not tried. The choice is deterministic.
 
     >>> X = np.random.default_rng(0).normal(size=(2000, 2))
     >>> goal = Goal(Task(epsilon=1.0, delta=1e-6, queries=100, classes=2), "sharp_majority", records=20_000)

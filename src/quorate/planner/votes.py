@@ -172,7 +172,6 @@ _PREMISES = {
 
 
 def _describe_mechanism(chosen: Draft, calibrated: Calibrated, expected: Expected) -> dict[str, Any]:
-    """Return the figures of the mechanism that was chosen."""
     noise = {name: float(getattr(calibrated.mechanism, name, value)) for name, value in chosen.noise.items()}
     return {
         "aggregator": chosen.aggregator,
@@ -195,7 +194,8 @@ def _describe_target(task: Task, premise: "_Premise", drafted: tuple[Draft, ...]
         "delta": task.delta,
         "queries": task.queries,
         "classes": task.classes,
-        "published": published_bounds(
+        "published": partial(
+            published_bounds,
             epsilon=task.epsilon,
             delta=task.delta,
             queries=task.queries,
@@ -227,7 +227,6 @@ def _list_candidates(
 
 
 def _text(figures: dict[str, Any], expected: Expected) -> str:
-    """Return the forecast of a plan in a few sentences."""
     aggregator, queries, no_quorums = figures["aggregator"], figures["queries"], figures["no_quorums"]
     rows, guess = figures["rows_per_teacher"], 1 / figures["classes"]
     units = "" if rows is None else f" of {rows:,} units each"
@@ -254,7 +253,6 @@ def _text(figures: dict[str, Any], expected: Expected) -> str:
 
 
 def _shortage(figures: dict[str, Any]) -> str:
-    """Return the condition of a feasible plan that fails, with its figures."""
     count, threshold = figures["teachers"], least_agreement(figures["classes"])
     teachers, parts = "one teacher" if count == 1 else f"{count:,} teachers", []
     if figures["right"] < figures["answer_rate"]:
@@ -307,7 +305,6 @@ def _compare(task: Task, *, records: int | None, features: int | None, public: i
 def _check_task(
     epsilon: object, delta: object, queries: object, classes: object, no_quorums: object, *, guess: bool
 ) -> Task:
-    """Check the numbers of the target and return it."""
     return Task(
         epsilon=check_positive("epsilon", epsilon),
         delta=check_delta(delta),

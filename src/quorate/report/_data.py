@@ -3,12 +3,13 @@
 import math
 import platform
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from importlib import metadata
 from typing import Any
 
 from quorate.core.errors import InvalidInput
 from quorate.models.linear.curves import Curve
+from quorate.planner.result import to_json_values
 
 Points = tuple[tuple[float, float], ...]
 _BINS = 20
@@ -157,22 +158,8 @@ class ReportData:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the same as plain dictionaries, lists, texts and numbers, for JSON."""
-        document: dict[str, Any] = _to_json(self)
+        document: dict[str, Any] = to_json_values(self)
         return document
-
-
-def _to_json(value: Any) -> Any:
-    if is_dataclass(value):
-        return {part.name: _to_json(getattr(value, part.name)) for part in fields(value)}
-    if isinstance(value, Mapping):
-        return {str(name): _to_json(inner) for name, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_to_json(inner) for inner in value]
-    if hasattr(value, "item"):
-        value = value.item()  # a NumPy scalar
-    if isinstance(value, float) and not math.isfinite(value):
-        return None  # JSON has no word for it
-    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
 def _check_points(name: str, points: Iterable[Iterable[float]], width: int, shares: tuple[int, ...] = ()) -> None:

@@ -78,7 +78,6 @@ def render_report(data: ReportData) -> str:
 
 
 def _cards(data: ReportData) -> dict[str, str]:
-    """Return the key figures at the top of the page."""
     cards = dict(data.headline or {})
     if data.spending:
         queries, spent = data.spending[-1]
@@ -131,7 +130,6 @@ def _is_share(value: Any) -> bool:
 
 
 def _plot_spending(points: Points, claim: Claim) -> Plot:
-    """Return a plot of epsilon spent (ex post) over the queries, with the limit as a line."""
     queries, spent = zip(*(points if points[0][0] == 0 else [(0, 0.0), *points]), strict=True)
 
     def draw(axes: Any) -> None:
@@ -149,7 +147,6 @@ def _plot_spending(points: Points, claim: Claim) -> Plot:
 
 
 def _plot_answer_rate(points: Points) -> Plot:
-    """Return the share of each batch that was answered."""
     queries, shares = zip(*points, strict=True)
 
     def draw(axes: Any) -> None:
@@ -163,7 +160,6 @@ def _plot_answer_rate(points: Points) -> Plot:
 
 
 def _plot_accuracy(accuracy: Accuracy) -> Plot:
-    """Return accuracy and answer rate against epsilon."""
     rows = sorted(accuracy.points)
     epsilons, right, answered = ([row[column] for row in rows] for column in range(3))
 
@@ -186,7 +182,6 @@ def _plot_accuracy(accuracy: Accuracy) -> Plot:
 
 
 def _plot_agreement(agreement: Agreement) -> Plot:
-    """Return the histogram of the plurality's share on public points."""
     counts, bins = agreement.counts, len(agreement.counts)
     total = max(1, sum(counts))
     first = next((bin for bin, count in enumerate(counts) if count), 0)

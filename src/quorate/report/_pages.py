@@ -264,7 +264,6 @@ def draw_lines(
 
 
 def _shorten(name: str) -> str:
-    """Return a name that leaves room for the plot."""
     if len(name) > _LONGEST_NAME:
         name = name.replace(" to below ", " to ")
     return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"

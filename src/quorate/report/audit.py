@@ -44,7 +44,6 @@ def _claim(verdict: Verdict) -> dict[str, Any]:
 
 
 def _width(epsilon: float, claimed: float) -> str:
-    """Return an epsilon as a width of the whole bar, which is the claim."""
     return percent(epsilon / claimed if epsilon < claimed else 1.0)
 
 

@@ -72,7 +72,6 @@ def render_check(data: CheckReport) -> str:
 
 
 def _plot_measures(check: ModelCheck) -> Plot:
-    """Return the figures with their intervals, in the order of the table."""
     measures = [measure for measure in check.measures if measure.interval.says][:_PLOT_ROWS]
 
     def draw(axes: Any) -> None:
@@ -89,7 +88,6 @@ def _plot_measures(check: ModelCheck) -> Plot:
 
 
 def _plot_calibration(check: ModelCheck) -> Plot:
-    """Return how often it was so, with intervals, against what the model said."""
     bins = [row for row in check.calibration if row.group == "all" and row.seen.says]
     wrong = sum(not row.calibrated for row in bins)
 

@@ -261,7 +261,6 @@ def _measure_errors(release: QueryRelease) -> tuple[list[Any], list[Any]]:
 
 
 def _first_answers(release: QueryRelease) -> tuple[list[dict[str, Any]], int]:
-    """Return the first answers, and how many there are beyond them."""
     try:
         queries = release.domain_.every()
     except QuorateError:
@@ -292,7 +291,6 @@ def _plot_answers_or_columns(data: ReleaseReport) -> list[Plot]:
 
 
 def _plot_engines(engines: Sequence[tuple[str, float]], engine: str) -> Plot:
-    """Return the expected largest error of each engine, the smallest first, with the used engine marked."""
     ranked = [(words(name), error) for name, error in sorted(engines, key=lambda pair: pair[1])]
     used = words(engine)
 
@@ -313,7 +311,6 @@ def _plot_engines(engines: Sequence[tuple[str, float]], engine: str) -> Plot:
 
 
 def _plot_answers(answers: Sequence[Mapping[str, Any]], left_out: int) -> Plot:
-    """Return answers as bars with their intervals, where they are known."""
     rows = answers[:_ANSWER_BARS]
 
     def draw(axes: Any) -> None:
@@ -356,7 +353,6 @@ def _plot_truth(points: Sequence[tuple[float, float, float, float]], source: str
 
 
 def _plot_epsilon(points: Sequence[tuple[float, float, float]], source: str) -> Plot:
-    """Return the largest error against epsilon, measured and expected."""
     rows = sorted(points)
     lines = {"expected": (2, {"color": GREEN, "linestyle": "--"}), "measured": (1, {"color": BLUE, "marker": "o"})}
     draw = draw_lines(rows, lines, xlabel="epsilon", ylabel="largest error, share of records")

@@ -71,7 +71,6 @@ class ClusterTable:
 
 
 def _list_parts(paths: Sequence[Any]) -> tuple[Table, list[TablePart]]:
-    """Return the columns of a table and its parts."""
     files = table_files(paths)
     return table_header(files[0]).replace_schema_metadata(None), table_parts(files)
 
@@ -372,7 +371,6 @@ def _same(sent: Any) -> Any:
 
 
 def _pieces(teachers: Any, workers: int) -> list[_Fitted]:
-    """Return teachers in pieces that can be sent."""
     arrays = teachers.arrays() if isinstance(teachers, Teachers) else {}
     size = sum(value.nbytes for value in arrays.values())
     number = max(1, min(teachers.teachers // _FITS, max(workers, size // _SENT_BYTES)))

@@ -266,21 +266,8 @@ def as_electorate(
 ) -> Electorate:
     """Return the electorate of functions, or of addresses of models that speak the Open Inference Protocol.
 
-    An electorate is returned unchanged. Teachers are refused if more than half of them return no declared label for the
-    first public row.
-
-    Parameters
-    ----------
-    teachers
-        Functions from rows to labels, addresses of models, or an electorate.
-    labels
-        The declared classes.
-    public
-        Public rows; the first one tests the teachers.
-    call_rows
-        The number of rows of a call.
-    seconds
-        The time limit of a call to a server.
+    An electorate is returned unchanged. A call has `call_rows` rows, and one to a server takes at most so many seconds.
+    Teachers are refused if more than half of them return no declared label for the first public row.
     """
     if isinstance(teachers, Electorate) and not isinstance(teachers, type):
         if teachers.classes != len(labels):

@@ -276,7 +276,6 @@ def _logistic(settings: dict[str, Any], changed: dict[str, Any]) -> Learner | No
 
 
 def _quadratic(estimator: Any) -> Learner | None:
-    """Return the learner of a pipeline of products and a logistic regression; None for any other."""
     from sklearn.pipeline import Pipeline  # noqa: PLC0415
     from sklearn.preprocessing import PolynomialFeatures  # noqa: PLC0415
 

@@ -115,7 +115,6 @@ def _descend(loss: Loss, coefficients: Array, scores: Array, value: Array, *, st
 
 
 def _along(loss: Loss, coefficients: Array, scores: Array, direction: Array, change: Array) -> Callable[[Array], Array]:
-    """Return the objective of each chunk as a function of its step."""
     still = 0.5 * (loss.penalties * coefficients * coefficients).sum(axis=(1, 2))
     linear = (loss.penalties * coefficients * direction).sum(axis=(1, 2))
     square = 0.5 * (loss.penalties * direction * direction).sum(axis=(1, 2))
@@ -189,14 +188,12 @@ class LinearLearner(Learner):
 
 
 def _constant(labels: NDArray[np.int64], classes: int) -> Matrix:
-    """Return intercepts with which each teacher always votes for its label."""
     if classes == 2:
         return np.where(labels == 1, 1.0, -1.0)[:, np.newaxis]
     return np.where(labels[:, np.newaxis] == np.arange(classes), 0.0, NEVER)
 
 
 def _spread_scores(fitted: Matrix, class_codes: NDArray[np.int64], classes: int) -> Matrix:
-    """Return the scores of the classes shown as scores of all declared classes."""
     if classes == 2:
         return fitted[:, 1:] - fitted[:, :1]
     scores = np.zeros((len(fitted), classes, fitted.shape[2]))

@@ -216,7 +216,6 @@ class _Grown:
         return per_node
 
     def _split(self, nodes: int) -> None:
-        """Cut the nodes of a level, and send their rows to the next."""
         node = np.sort(self._node, axis=1)[:, :-1].astype(np.int64)  # the node of each row but the last
         cuts = _Cuts(self._per_node(nodes), node, self._share if self._balanced else None, self._least)
         best, feature = np.full(node.shape, -1.0), np.zeros(node.shape, dtype=np.int64)
@@ -259,7 +258,6 @@ class _Grown:
             self.threshold[:, nodes - 1 + node] = np.where(splits, below / 2.0 + above / 2.0, NO_CUT)
 
     def _descend(self, nodes: int) -> None:
-        """Send every row to the child that its value leads to."""
         at = np.minimum(nodes - 1 + self._node.astype(np.int64), 2 * nodes - 2)
         feature, threshold = (np.take_along_axis(part, at, axis=1) for part in (self.feature, self.threshold))
         rows = np.arange(self._node.size).reshape(self._node.shape)
@@ -306,7 +304,6 @@ class _Cuts:
         return np.asarray(self._half(passed_here, self._below) + self._half(right, self._above))
 
     def _half(self, counts: Sequence[Any], size: Any) -> Any:
-        """Return the squared weights of the classes on one side over their sum."""
         if self._share is None:
             return sum(count * count for count in counts) / size
         weights = [count / self._share[:, label, np.newaxis] for label, count in enumerate(counts)]

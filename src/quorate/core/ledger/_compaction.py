@@ -110,7 +110,6 @@ class Compacting(ABC):
             return change.state.compaction
 
     def _append(self, change: Change, replay: Replay, gathered: _Gathered, answers_days: float | None) -> None:
-        """Write what is left of the entries, and the entry that begins anew."""
         state = change.state
         if answers_days is not None and state.phase is not None:
             raise InvalidInput("an everlasting model forgets its answers by itself, with each phase")

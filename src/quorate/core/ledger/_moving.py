@@ -49,7 +49,6 @@ def move(folder: Path, url: str, *, fingerprint: str) -> Ledger:
 
 
 def _copy(old: Ledger, new: Ledger) -> None:
-    """Close the account in one place, then open it in the other."""
     state = old.state()
     marks = [] if state.moved else list(old.witness.marks())  # an interrupted move may have made new marks
     verification = check_marks(old.check_entries(), marks)

@@ -51,7 +51,6 @@ class Part:
 
 
 def _hash_parts(parts: Iterable[Part]) -> str:
-    """Return the hash of all parts."""
     return hashlib.sha256("\n".join(repr(astuple(part)) for part in parts).encode()).hexdigest()
 
 
@@ -72,7 +71,6 @@ def add_parts(statements: Statements, ledger: str, earlier: Sequence[Part], new:
 
 
 def _read_parts(statements: Statements, ledger: str) -> list[Part]:
-    """Return the parts, oldest first."""
     rows = statements.run(
         "SELECT first, last, at, answers, digest, seal FROM quorate_part WHERE ledger = ? ORDER BY last", (ledger,)
     )

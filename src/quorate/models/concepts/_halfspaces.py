@@ -213,7 +213,6 @@ def _level_through(point: Any, normal: Any) -> Level:
 
 
 def _lifted(level: Level, columns: list[int], dimension: int) -> Level:
-    """Extend a level on some coordinates to all of them."""
     normal = [Fraction(0)] * dimension
     for column, value in zip(columns, level[0], strict=True):
         normal[column] = value

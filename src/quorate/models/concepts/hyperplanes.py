@@ -124,7 +124,6 @@ class ExactPoints:
         return exchanged, nearest != 0
 
     def _settle(self, planes: Integers, signs: Signs, which: Integers, targets: Integers) -> None:
-        """Replace every uncertain sign by the exact one."""
         distinct, normal_numbers = np.unique(which, return_inverse=True)
         normals, base = self.normals(planes[distinct]), self.whole[planes[distinct, 0]]
         for start in range(0, which.size, _AT_ONCE // 16):

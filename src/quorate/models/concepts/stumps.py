@@ -215,7 +215,6 @@ class DistinctSplits:
         return feature, np.concatenate(self._places)[splits].astype(np.int64)
 
     def _confirmed(self, first: Integers, second: Integers) -> bool:
-        """Return whether each pair is the same split of the rows."""
         if first.size == 0:
             return True
         (feature, here), (other, there) = self._where(first), self._where(second)

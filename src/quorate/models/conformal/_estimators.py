@@ -115,7 +115,6 @@ class ConformalModel(SavedModel, KeepsPublished, BaseEstimator, ABC):
         return int(min(max(units * self.epsilon / 2, _FEWEST_CELLS), _MOST_CELLS))
 
     def _describe_coverage(self) -> str:
-        """Return the coverage guarantee of the sets or intervals, in one sentence."""
         subject = "row holds its label"
         if self.unit_ == "person":
             all_rows = self.per_person == "all"

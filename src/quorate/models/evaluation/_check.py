@@ -172,7 +172,6 @@ def _check_settings(model: Any, bins: int, confidence: float) -> int:
 
 
 def _named_groups(by: Any, values: Sequence[Any] | None) -> tuple[list[str], Integers]:
-    """Return the group names, and the group number of each row."""
     if by is None:
         if values is not None:
             raise InvalidInput("by_values requires by")

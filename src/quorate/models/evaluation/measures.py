@@ -60,7 +60,6 @@ def noise_bound(scale: float, cells: int, miss: float) -> int:
 
 
 def _power(law: Floats, times: int) -> Floats:
-    """Return the distribution of a sum of this many independent draws."""
     result = law
     for digit in bin(times)[3:]:
         result = np.convolve(result, result)
@@ -112,7 +111,6 @@ def area_interval(positive: Floats, negative: Floats, *, scale: float, fewest: f
 
 
 def _divergence(seen: float, area: float) -> float:
-    """Return the Kullback-Leibler divergence of an observed share from its mean."""
     return float(special.rel_entr(seen, area) + special.rel_entr(1 - seen, 1 - area))
 
 

@@ -364,7 +364,6 @@ def _play(
 
 
 def _text(figures: dict[str, Any]) -> str:
-    """Return what a plan expects, in a few sentences."""
     records, phases = figures["records"], figures["phases"]
     sentences = [
         f"{records:,} records make {figures['teachers']:,} teachers of {figures['chunk']}.",

@@ -87,7 +87,6 @@ def _head(model: Any, license: str) -> str:
 
 
 def _body(folder: PublishedFolder, model: Any, types: list[str]) -> str:
-    """Return the page of the guarantee, and how to ask the model."""
     page = folder.contents.get(GUARANTEE_FILE, b"").decode()
     guarantee = page.partition("\n\n")[2] or f"{model.claim_[0].upper()}{model.claim_[1:]}.\n"
     trusted = f", trusted={types!r}" if types else ""

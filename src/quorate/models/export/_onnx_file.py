@@ -67,7 +67,6 @@ def to_onnx(model: Any, *, facts: Mapping[str, str] = MappingProxyType({})) -> b
 
 
 def _facts(model: Any, classes: Any = None) -> dict[str, str]:
-    """Return what a file says of its model."""
     facts = {"claim": str(model.claim_), "kind": type(model).__name__, "quorate": quorate.__version__}
     classes = getattr(model, "classes_", None) if classes is None else classes
     return facts if classes is None else facts | {"classes": json.dumps(np.asarray(classes).tolist())}
@@ -109,7 +108,6 @@ def _output_shares(graph: Graph, shares: str, classes: Any) -> None:
 
 
 def _output_label(graph: Graph, numbers: str, classes: Any) -> None:
-    """Give out the labels of these class numbers."""
     kind = _KINDS.get(classes.dtype.kind)
     if kind is None:
         raise InvalidInput(f"labels of the type {classes.dtype} cannot be exported: texts and numbers can")
@@ -143,7 +141,6 @@ def _write_student(model: Any) -> Any:
 
 
 def _linear_labels(graph: Graph, rows: str, student: Any) -> str:
-    """Return the class numbers of a linear classifier without probabilities."""
     along = graph.numbers("Add", graph.numbers("MatMul", rows, student.coef_.T), student.intercept_)
     if len(student.classes_) > 2:
         return graph.node("ArgMax", along, axis=1, keepdims=0)
@@ -152,7 +149,6 @@ def _linear_labels(graph: Graph, rows: str, student: Any) -> str:
 
 
 def _convert_student(model: Any) -> Any:
-    """Return the student as skl2onnx writes it, with 64-bit numbers."""
     student, convert = model.student_, import_onnx("skl2onnx")
     types = import_onnx("skl2onnx.common.data_types")
     if model.form_ is None:

@@ -154,7 +154,6 @@ def _ramps(graph: Graph, blocks: Sequence[Ramps], read: Sequence[str]) -> str:
 
 
 def _categories(graph: Graph, block: Categories, read: str) -> str:
-    """Return a 0/1 number for each category, and one for every other text."""
     other = len(block.values)
     keys = {"keys_strings": list(block.values), "values_int64s": list(range(other)), "default_int64": other}
     codes = graph.node("LabelEncoder", read, domain="ai.onnx.ml", **keys)
@@ -196,7 +195,6 @@ def _constant(graph: Graph, rows: str, rule: Constant) -> str:
 
 
 def _compare_column(graph: Graph, rows: str, column: int, kind: str, *numbers: float) -> str:
-    """Return a comparison of one column, a vector of truth values."""
     value = graph.node("Reshape", graph.columns(rows, [column]), graph.constant(np.array([-1])))
     return graph.node(kind, value, *(graph.constant(np.array([number])) for number in numbers))
 
@@ -224,7 +222,6 @@ def _conjunction(graph: Graph, rows: str, rule: Conjunction) -> str:
 
 
 def _all_hold(graph: Graph, failing: str) -> str:
-    """Return 1 where no condition of a row fails."""
     worst = graph.node("ReduceMax", graph.cast(failing, "INT64"), graph.constant(np.array([1])), keepdims=0)
     return graph.node("Sub", graph.constant(np.array([1])), worst)
 

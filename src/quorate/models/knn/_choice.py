@@ -162,7 +162,6 @@ def _weights_by_share(
 
 
 def _text(figures: dict[str, Any]) -> str:
-    """Return what a plan expects, in a few sentences."""
     share, radius = figures["share"], figures["radius"]
     reach = f"records within {radius:.3g}" if share is None else f"about {share:.3%} of the records"
     text = (
@@ -371,7 +370,6 @@ class _Scene:
 
 
 def _right(counts: NDArray[np.float32], truth: Integers, noise: float) -> Floats:
-    """Return at least how likely the own class of each query is to win."""
     lost = ndtr((counts - np.take_along_axis(counts, truth, axis=1)) / noise)
     np.put_along_axis(lost, truth, 0.0, axis=1)
     return np.asarray(np.maximum(0.0, 1 - lost.sum(axis=1)), dtype=np.float64)

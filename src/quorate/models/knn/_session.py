@@ -67,7 +67,6 @@ class Nearby(Prepaid):
         return Wear(voting, worn, terms.scale / terms.reported, terms.reports - self.reports)
 
     def _answers(self, counts: Integers) -> Integers:
-        """Return what is read of the counts, with noise on all of them."""
         return self.ballot.answers(self._noisy(counts), self.terms.scale)
 
     def _noisy(self, counts: Integers) -> Integers:
@@ -200,7 +199,6 @@ def _lasting_ids(ids: Any, rows: int) -> list[str]:
 
 
 def _rows_by_name(names: Sequence[str]) -> dict[str, list[int]]:
-    """Return the rows of each name, in the order in which names first appear."""
     rows: dict[str, list[int]] = {}
     for row, name in enumerate(names):
         rows.setdefault(name, []).append(row)

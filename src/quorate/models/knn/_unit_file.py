@@ -216,7 +216,6 @@ class UnitFile:
     # --- Sums --------------------------------------------------------------------------------------------------------
 
     def _tag(self, *parts: Any) -> int:
-        """Return a keyed hash of some values as a number."""
         seal = self._ledger.sealer()
         for part in parts:
             content = part if isinstance(part, bytes) else repr(part).encode()
@@ -227,11 +226,9 @@ class UnitFile:
         return self._tag("state", self._number, self._reports, self._lines, self._amounts)
 
     def _keep_sum(self, total: int) -> None:
-        """Keep the sum in the ledger under the number of the last change."""
         self._ledger.keep_own({change_key(self._number): total})
 
     def _recall_sum(self, number: int) -> int | None:
-        """Return the sum that the ledger has under a number."""
         return self._ledger.recall(OWN_CALLER, [change_key(number)]).get((OWN_CALLER, change_key(number)))
 
     def _check_latest(self, total: int) -> None:

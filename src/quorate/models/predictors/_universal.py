@@ -253,7 +253,6 @@ class BallotsFirst(Answerer):
         return self._ledger is not None and self._ledger.choice() == LOST
 
     def _count(self) -> int:
-        """Return how many distinct queries were put to the vote."""
         lines = self.journal.lines()[self._seen :]
         if lines:
             self._seen += len(lines)

@@ -242,7 +242,6 @@ class VotingClassifier(TeacherSettings, ScoredClassifier):
         return first, (float_down(rest[0]), float_down(rest[1]))
 
     def _answer_budget(self, held_out: int) -> tuple[float, float]:
-        """Return (epsilon, delta) of the answers."""
         return self._shares()[1] if held_out else (self.epsilon, self.delta)
 
     def _plan(self, held_out: int, *, must: bool = True, **facts: Any) -> Plan:
@@ -324,7 +323,6 @@ class VotingClassifier(TeacherSettings, ScoredClassifier):
         return check_records(self, public, estimator=None, reset=True, frames=True, missing=False, role="public")
 
     def _open_brought(self, electorate: Electorate, planned: Plan) -> None:
-        """Open the budget for teachers that were brought."""
         self._warn(planned.warnings)
         self.unit_, self.declared_ = "teacher", True
         self.epsilon_, self.delta_ = float(self.epsilon), float(self.delta)

@@ -246,7 +246,6 @@ class SessionModel(QuorateModel, metaclass=ABCMeta):
         """Raise an error for invalid settings; called before every fit and every batch."""
 
     def _ask_session(self, X: Any, caller: str) -> tuple[Any, Replies]:
-        """Check queries and ask them; return them with the replies."""
         check_is_fitted(self)
         self.check_settings()
         queries = self.check_queries(X)

@@ -111,7 +111,6 @@ def _label_set(labels: Any) -> NDArray[Any]:
 
 
 def _typed_labels(values: list[Any]) -> set[tuple[str, type]]:
-    """Return the text and the type of each distinct label that is not missing."""
     texts = read_texts(object_texts(values)).to_pylist()
     return {(text, _label_type(value, text)) for text, value in zip(texts, values, strict=True) if text is not None}
 

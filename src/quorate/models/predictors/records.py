@@ -140,12 +140,10 @@ def _frame_format(X: Any, estimator: Any, frames: bool | None, form: FrameFormat
 
 
 def _declared_texts(form: FrameFormat | None) -> list[Any]:
-    """Return the columns that are declared as texts or dates."""
     return [] if form is None else [name for name in form.columns if form.kind_of(name) != "number"]
 
 
 def _read_frame(classifier: Any, X: Any, *, reset: bool, role: Role) -> Any:
-    """Return records or queries as data frames of the classifier's format."""
     if not is_frame(X):
         raise InvalidInput(
             "the model was fitted on a data frame, whose columns have names and types: ask with one too, of "
@@ -239,7 +237,6 @@ def fill_missing(X: Any) -> Any:
 
 
 def _frame_matrix(classifier: Any, X: Any, role: Role, *, reset: bool, declared: bool) -> NDArray[np.float64]:
-    """Return a frame of numbers as a matrix."""
     check_differ(column_names(X))
     validate_data(classifier, X, reset=reset, skip_check_array=True)
     for name in filter(is_named_id, column_names(X) if reset else []):
@@ -253,7 +250,6 @@ def _frame_matrix(classifier: Any, X: Any, role: Role, *, reset: bool, declared:
 
 
 def _check_numbers(classifier: Any, texts: Sequence[Any]) -> None:
-    """Refuse columns of texts and dates."""
     if texts:
         raise InvalidInput(f"the columns {shown_names(texts)} hold no numbers; {numbers_for(classifier)}")
 

@@ -255,5 +255,4 @@ def write_new(path: Path, content: bytes, *, synced: bool = False) -> None:
 
 
 def _number(value: Any) -> Any:
-    """Return a NumPy number as JSON takes it."""
     return value.item() if isinstance(value, np.generic) else str(value)

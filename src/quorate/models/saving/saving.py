@@ -185,7 +185,6 @@ def save(model: Any, folder: str | Path, *, extra: Extra = None, trusted: Truste
 
 
 def _write_page(summary: str, claim: str, facts: Sequence[str], names: Sequence[str]) -> str:
-    """Return the page of a published folder: what is claimed, and who may see it."""
     return f"""# What this folder may be used for
 
 {summary}

@@ -151,7 +151,6 @@ class PrivateSearchCV(SavedModel, BaseEstimator):
         return self
 
     def _candidates(self) -> tuple[list[Any], list[dict[str, Any]]]:
-        """Return the candidates, and the settings of each: from public values."""
         if isinstance(self.estimator, list | tuple):
             if self.param_grid is not None or not self.estimator:
                 raise InvalidInput("a list of models is searched as it is: give one model or more, and no param_grid")

@@ -138,7 +138,6 @@ class TabulatedClassifier(QuorateClassifier):
         )
 
     def _answers(self, predictor: Any, points: Any) -> Codes:
-        """Return the class numbers of what a predictor answers; where it does not, `NO_ANSWER`."""
         number = {label: code for code, label in enumerate(self.classes_.tolist())}
         return np.array([number.get(label, NO_ANSWER) for label in predictor.predict(points).tolist()], dtype=np.int64)
 
