@@ -199,13 +199,8 @@ def _describe(records: Any, source: TableFile, *, public: Path | None, schema: P
     unused = tuple(dict.fromkeys([*split_list(source.leave_out), *ids]))
     columns = len(set(names) - {label, groups, *unused})
     public_rows = None if public is None else read_table(public, role="public")
-    features = _FEATURES_PER_COLUMN * columns
-    wordy: tuple[str, ...] = ()
-    if declared_schema is not None:
-        features = len(declared_schema.feature_names)
-    elif public_rows is not None:
-        declared = {"label": label, "classes": label_classes, "groups": groups}
-        features, wordy = _count_features(public_rows, unused, **declared)
+    declared = {"label": label, "classes": label_classes, "groups": groups}
+    features, wordy = _count_features(declared_schema, public_rows, columns, unused, **declared)
     return Job(
         source=source,
         label=label,
@@ -224,8 +219,14 @@ def _describe(records: Any, source: TableFile, *, public: Path | None, schema: P
     )
 
 
-def _count_features(public: Any, unused: Sequence[str], **declared: Any) -> tuple[int, tuple[str, ...]]:
-    """Return how many features a public table becomes, and the columns that have too many different texts."""
+def _count_features(
+    schema: Schema | None, public: Any, columns: int, unused: Sequence[str], **declared: Any
+) -> tuple[int, tuple[str, ...]]:
+    """Return how many features the columns become, and those of a public table with too many different texts."""
+    if schema is not None:
+        return len(schema.feature_names), ()
+    if public is None:
+        return _FEATURES_PER_COLUMN * columns, ()
     wordy: tuple[str, ...] = ()
     try:
         schema = Schema.from_public(public, leave_out=unused, **declared)
