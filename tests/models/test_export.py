@@ -18,7 +18,7 @@ import quorate as qr
 from quorate.cli import main
 from quorate.models.concepts import Boxes, Conjunctions, Halfspaces, Intervals, Thresholds
 from quorate.models.export import to_onnx, write_card
-from quorate.models.students import Labelled
+from quorate.models.students.points import Labelled
 from quorate.tables import Schema, read_table
 from quorate.tables.features import AdditiveColumns
 

@@ -31,9 +31,9 @@ from quorate.core.errors import InvalidInput, NoQuorum
 from quorate.core.mechanisms.base import Run
 from quorate.core.session import Session
 from quorate.models.predictors import PrivateClassifier
-from quorate.models.students import StudentClassifier, k_centre_points, margins, random_points
+from quorate.models.students import StudentClassifier
 from quorate.models.students import _classifier as classifier
-from quorate.models.students.points import labels_of, split_units
+from quorate.models.students.points import k_centre_points, labels_of, margins, random_points, split_units
 from quorate.tables.frames import FrameFormat
 
 SECRET = 0.123456789  # stands in the private rows and nowhere else

@@ -10,8 +10,9 @@ import pytest
 
 import quorate as qr
 from quorate.core.errors import InvalidInput
-from quorate.planner import Method, Plan
+from quorate.planner import Plan
 from quorate.planner._comparison import compare_methods
+from quorate.planner.result import Method
 from quorate.planner.task import Task
 
 _PLAN = qr.plan(records=20_000, teachers=200, features=30, public=3000)

@@ -8,7 +8,8 @@ import quorate as qr
 from quorate.cli import main
 from quorate.cli.options import make_concept
 from quorate.models.concepts import Thresholds
-from quorate.planner import Change, Plan, plan, plan_concept, plan_student_first
+from quorate.planner import Plan, plan, plan_concept, plan_student_first
+from quorate.planner.result import Change
 from quorate.release import Workload
 from quorate.release.plan import plan_release
 

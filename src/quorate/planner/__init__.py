@@ -13,10 +13,6 @@ from typing import TYPE_CHECKING
 from quorate.core.lazy import import_on_use
 
 __all__ = [
-    "ON_NO_QUORUM",
-    "Candidate",
-    "Change",
-    "Method",
     "Plan",
     "plan",
     "plan_concept",
@@ -26,15 +22,15 @@ __all__ = [
 if TYPE_CHECKING:
     from quorate.planner._concepts import plan_concept
     from quorate.planner._teachers import plan_student_first
-    from quorate.planner.result import Candidate, Change, Method, Plan
-    from quorate.planner.votes import ON_NO_QUORUM, plan
+    from quorate.planner.result import Plan
+    from quorate.planner.votes import plan
 else:
     __getattr__ = import_on_use(
         __name__,
         {
             "_concepts": "plan_concept",
-            "result": "Candidate Change Method Plan",
+            "result": "Plan",
             "_teachers": "plan_student_first",
-            "votes": "ON_NO_QUORUM plan",
+            "votes": "plan",
         },
     )

@@ -12,7 +12,7 @@ from typing import Any
 
 from quorate.core.checks import check_count, check_delta, check_positive, check_rate
 from quorate.core.errors import InvalidInput
-from quorate.core.hypotheses import Concept
+from quorate.core.hypotheses.concept import Concept
 from quorate.planner._concept_bounds import (
     LogGrowth,
     MethodBound,

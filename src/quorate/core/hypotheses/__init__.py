@@ -3,6 +3,4 @@
 The classes themselves (boxes, halfspaces, thresholds and others) are in `quorate.models.concepts`.
 """
 
-from quorate.core.hypotheses.concept import Concept, Constant, Dichotomies, Hypothesis, Tally
-
-__all__ = ["Concept", "Constant", "Dichotomies", "Hypothesis", "Tally"]
+__all__: list[str] = []

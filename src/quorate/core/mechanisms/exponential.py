@@ -20,7 +20,7 @@ from quorate.core._noise import NoiseSource, system_noise
 from quorate.core.arrays import Integers
 from quorate.core.checks import check_count, check_delta, check_positive
 from quorate.core.errors import Infeasible, InvalidInput
-from quorate.core.hypotheses import Hypothesis, Tally
+from quorate.core.hypotheses.concept import Hypothesis, Tally
 from quorate.core.mechanisms.orders import largest_epsilon, smallest_epsilon
 from quorate.core.privacy import RENYI_QUANTA, Budget, Cost, exponential_renyi
 from quorate.core.privacy.claim_tree import exponential_release

@@ -29,9 +29,10 @@ from quorate.models.predictors.labels import declared_classes
 from quorate.models.predictors.records import allows_missing, check_auto_counts, check_jobs, check_records, is_auto
 from quorate.models.saving.contract import Outputs, Spending, State
 from quorate.models.saving.documents import mechanism_document, mechanism_of, put_teachers, read_teachers
-from quorate.planner import ON_NO_QUORUM, Plan, plan
+from quorate.planner import Plan, plan
 from quorate.planner.classes import by_class, check_prior, takes_class_weight
 from quorate.planner.trial import LearnerChoice, Trial
+from quorate.planner.votes import ON_NO_QUORUM
 
 ESTIMATE_SHARE = 0.1  # of epsilon and of delta, where units are held out
 # Settings of teachers that are fitted here.
