@@ -9,7 +9,7 @@ from sklearn.dummy import DummyClassifier
 
 from ledger_in_use import edit
 from quorate import BudgetSpent, StudentFirstClassifier, UniversalClassifier, load, save
-from quorate.core.append_log import Journal
+from quorate.core.answerers import Journal
 from quorate.core.errors import LedgerRefused
 from quorate.core.ledger import LOST, Ledger, restore
 from quorate.models.concepts import Thresholds

@@ -23,10 +23,9 @@ from quorate.core.arrays import Integers
 from quorate.core.errors import BudgetSpent, QuorateError
 from quorate.core.mechanisms import Answers
 from quorate.models.knn._ballots import Levels
-from quorate.models.knn._gpu import DeviceCounter
 from quorate.models.knn._kernel import Block, Kernel, Space, query_factors
 from quorate.models.knn._session import Nearby
-from quorate.models.knn._units import Units
+from quorate.models.knn._units import DeviceCounter, Units
 
 _LEVELS = Levels(low=0.0, high=1.0, centre=0.5)
 _FAR = np.full((64, 2), 500.0)  # queries that no record of the game is near

@@ -19,8 +19,7 @@ from quiet_folder import quiet_folder
 from quorate.auditing.replay import entropy_tape
 from quorate.compute.ensemble import Ensemble
 from quorate.compute.ensemble.estimators import EstimatorTeachers
-from quorate.core.answerers import Answerer, Votes
-from quorate.core.append_log import Journal
+from quorate.core.answerers import Answerer, Journal, Votes
 from quorate.core.arrays import Integers
 from quorate.core.ballots import Ballots
 from quorate.core.errors import BudgetSpent

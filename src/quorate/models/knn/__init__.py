@@ -4,9 +4,8 @@
     NeighbourRegressor     their weighted mean, from two noisy sums
     plan_neighbours        radius and noise from public points and numbers, and a forecast
 
-kernel      rows as points of whole numbers, and the weight of a record's vote: functions of record and query alone
+kernel      rows as points, the weight of a record's vote, and blocks of both as factors of exact products
 ballots     what a vote adds for each label and costs, the noise that this needs, and how the noisy sums are read
-blocks      records and batches of queries as factors of exact products
 units       the records and what each has spent: private, and counted behind a seal
 session     counts, records what was spent, then draws; insertions, deletions and reports of wear in between
 choice      radius and noise from public points

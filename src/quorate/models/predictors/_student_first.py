@@ -19,8 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from quorate.compute.ensemble import Ensemble
 from quorate.compute.learners import DeviceName
-from quorate.core.answerers import Answerer, open_runs
-from quorate.core.append_log import Journal
+from quorate.core.answerers import Answerer, Journal, open_runs
 from quorate.core.ballots import release_votes
 from quorate.core.checks import check_choice, check_count, check_delta, check_positive
 from quorate.core.errors import BudgetSpent, Infeasible, InvalidInput, RunEnded

@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from quorate.compute.ensemble import Ensemble
-from quorate.core.answerers import Answerer, Votes
-from quorate.core.append_log import Journal
+from quorate.core.answerers import Answerer, Journal, Votes
 from quorate.core.ballots import BallotSource
 from quorate.core.checks import check_count, check_rate
 from quorate.core.errors import BudgetSpent, InvalidInput, RunEnded
