@@ -78,7 +78,7 @@ def test_without_declarations_notes_say_what_was_found(visits, capsys):
         ("visits.csv --by region", "--out FOLDER"),
         ("--by region --out out", "name the table"),
         ("visits.csv --by nothing --out out", "nothing"),
-        ("visits.csv --by region --workload marginals:2 --out out", "--workload does nothing with --by"),
+        ("visits.csv --by region --workload marginals:1 --out out", "--workload does nothing with --by"),
         ("visits.csv --by region --mean region --columns wrong.json --out out", "must be a Number"),
     ],
 )

@@ -2,7 +2,9 @@
 
 import math
 import threading
+from collections import Counter
 from contextlib import nullcontext, suppress
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,7 @@ from planted.attacks import DELTA, EPSILON, judge_distance
 from planted.bug import AnnouncingLock, Caught, kind_bug, replaced, replacement_bug
 from quiet_folder import quiet_folder
 from quorate.core.errors import BudgetSpent, InvalidInput
-from quorate.core.mechanisms.noisy_vector import NoisyVector
+from quorate.core.mechanisms import NoisyVector, NoisyVectors, SparseHistogram
 from quorate.core.privacy import Budget
 from quorate.models.account import Account
 from quorate.models.students import StudentClassifier
@@ -151,27 +153,59 @@ def replace_where_cuts_are_found(twin: Twin) -> Caught:
 
     Cuts are then the same, and the exact delta of Gaussian noise on all that was measured is computed.
     """
-    told: list[np.ndarray] = []
-    seen: list[list[tuple[np.ndarray, float]]] = []
+    columns = Columns({"broken": Number(), "whole": Number(), "small": Number()})
+    pairs_of_values = {"broken": [3.0, 9.25], "whole": [7688.0, 15024.0], "small": [3.0, 9.0]}
+    return _replace_and_tell(twin, columns, pairs_of_values, "cuts and marginals")
+
+
+def replace_where_columns_are_learned(twin: Twin) -> Caught:
+    """Do the same to a table of which nothing is declared: kinds, texts, cuts and marginals are measured."""
+    pairs_of_values = {"city": ["Bonn", "Kiel"], "sex": ["f", "m"], "whole": [7688.0, 15024.0]}
+    return _replace_and_tell(twin, None, pairs_of_values, "kinds, texts, cuts and marginals")
+
+
+def _replace_and_tell(twin: Twin, columns: Any, pairs_of_values: dict[str, list[Any]], subject: str) -> Caught:
+    """Release neighbours that are told the draws of the first, and judge how far apart all measured vectors are."""
+    told: list[Any] = []
+    seen: list[list[tuple[Counter[Any], float]]] = []
+
+    def tell(vector: Counter[Any], scale: float, answer: Any) -> Any:
+        seen[-1].append((vector, scale))
+        if len(seen) == 1:
+            told.append(answer)
+        return deepcopy(told[len(seen[-1]) - 1])  # whoever gets it may change it
 
     def draw(self: NoisyVector, parts: Any, budget: Any, noise: Any) -> Any:
         part = np.asarray(parts[0], dtype=np.int64)
-        seen[-1].append((part, self.scales[0]))
-        if len(seen) == 1:
-            told.append(part)
-        return [told[len(seen[-1]) - 1]]
+        return [tell(Counter(dict(enumerate(part.tolist()))), self.scales[0], part)]
 
-    columns = Columns({"broken": Number(), "whole": Number(), "small": Number()})
-    pairs_of_values = {"broken": [3.0, 9.25], "whole": [7688.0, 15024.0], "small": [3.0, 9.0]}
+    def list_texts(self: SparseHistogram, lists: Any, *, known: Any = (), budget: Any = None) -> Any:
+        counts = {(index, text): count for index, texts in enumerate(lists) for text, count in texts.items()}
+        return tell(Counter(counts), self.scale, [{"": 0} | dict(texts) for texts in lists])
+
     for place in (0, 1):
         seen.append([])
         table = {name: [both[place]] + both * 5_000 for name, both in pairs_of_values.items()}
         release = QueryRelease(Workload.marginals(1), columns=columns, epsilon=EPSILON, delta=DELTA)
-        with replaced(*twin), replaced(NoisyVector, "draw_release", draw):
+        with (
+            replaced(*twin),
+            replaced(NoisyVector, "draw_release", draw),
+            replaced(SparseHistogram, "release", list_texts),
+        ):
             release.fit(table)
-    pairs = zip(*seen, strict=True)
-    distance = math.sqrt(sum(float(((one - other) ** 2).sum()) / scale**2 for (one, scale), (other, _) in pairs))
-    return judge_distance("replaced record", distance, "cuts and marginals")
+    squares = [
+        sum((one[key] - other[key]) ** 2 for key in {*one, *other}) / scale**2
+        for (one, scale), (other, _) in zip(*seen, strict=True)
+    ]
+    return judge_distance("replaced record", math.sqrt(sum(squares)), subject)
+
+
+_charge_thresholded = NoisyVectors.charge_thresholded
+
+
+def _pays_for_added_texts(self: NoisyVectors, *, squared_sensitivity: int, fraction: float, slack: float) -> float:
+    """Pay for texts as if a record were added and not replaced: that is the mistake."""
+    return _charge_thresholded(self, squared_sensitivity=squared_sensitivity // 2, fraction=fraction, slack=slack)
 
 
 def tell_twice(twin: Twin) -> Caught:
@@ -276,6 +310,13 @@ RELEASES = (
         (CutTree, "squared_sensitivity"),
         property(_pays_for_fractions),
         replace_where_cuts_are_found,
+    ),
+    replacement_bug(
+        "learned_texts_paid_by_half",
+        "enumeration",
+        (NoisyVectors, "charge_thresholded"),
+        _pays_for_added_texts,
+        replace_where_columns_are_learned,
     ),
     replacement_bug("account_kept_in_memory", "state", (Account, "charge"), _keeps_it_in_memory, draw_again),
     replacement_bug(

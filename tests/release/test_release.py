@@ -222,7 +222,7 @@ FEW, KNOWN = people(5, 1), people(5, 2)
         (Thresholds(), {}, [], [1.0], InvalidInput, "at least one record"),
         (Thresholds(), {}, np.ones((1, 2)), [1.0], InvalidInput, "private must be a matrix"),
         (Thresholds(), {"engine": "residual"}, [1.0], [1.0], Infeasible, "cannot answer"),
-        (Workload.marginals(1), {}, FEW, None, InvalidInput, "columns must be declared"),
+        (Workload.thresholds("age"), {}, FEW, None, InvalidInput, "columns must be declared"),
         (Workload.marginals(9), {}, FEW, KNOWN, InvalidInput, "need as many"),
         (Workload.marginals(1), {}, {"age": [1.0]}, KNOWN, InvalidInput, "must have the columns"),
         (Workload.thresholds("sex"), {}, FEW, KNOWN, InvalidInput, "column of numbers"),

@@ -222,10 +222,11 @@ KNOWN = (*ONE, "--out", "{out}")
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["{private}"], "--workload names the queries"),
+        (["{private}"], "--out FOLDER"),
         (["{private}", "--workload", "marginals:2"], "--out FOLDER"),
         (["{private}", "--workload", "poems:2", "--out", "{out}"], "a workload is marginals:ORDER"),
-        (["{private}", "--workload", "marginals:2", "--out", "{out}"], "columns must be declared"),
+        (["{private}", "--workload", "thresholds:age", "--out", "{out}"], "columns must be declared"),
+        (["{private}", "--out", "{out}", "--ask", '{{"town": "a"}}'], "release first, then ask the folder"),
         (["{private}", "--workload", "thresholds:town", "--public", "{public}", "--out", "{out}"], "column of numbers"),
         (["{private}", "--workload", "thresholds:height", "--public", "{public}", "--out", "{out}"], "height"),
         (["{private}", "--workload", "boxes:age,age", "--public", "{public}", "--out", "{out}"], "different columns"),

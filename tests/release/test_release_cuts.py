@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from planted.releases import RELEASES, replace_where_cuts_are_found
+from planted.releases import RELEASES, replace_where_columns_are_learned, replace_where_cuts_are_found
 from quorate import Account, QueryRelease, Workload
 from quorate.auditing.replay import entropy_tape
-from quorate.core.errors import InvalidInput
+from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.mechanisms import NoisyVector, NoisyVectors
 from quorate.core.privacy import Budget
 from quorate.models.concepts import Thresholds
@@ -297,6 +297,55 @@ def test_the_whole_release_is_within_its_claim_on_neighbours_and_a_cheaper_one_i
         assert bug.catch().found
         assert not bug.clear().found
     assert not replace_where_cuts_are_found((CutTree, "squared_sensitivity", CutTree.squared_sensitivity)).found
+    learned = (NoisyVectors, "charge_thresholded", NoisyVectors.charge_thresholded)
+    assert not replace_where_columns_are_learned(learned).found
+
+
+def table_of_nothing_known(rows, seed=0):
+    chance = np.random.default_rng(seed)
+    old = chance.random(rows) < 0.4
+    return {
+        "age": np.where(old, chance.integers(60, 90, rows), chance.integers(18, 60, rows)).tolist(),
+        "ward": np.where(chance.random(rows) < np.where(old, 0.8, 0.2), "east", "west").tolist(),
+        "since": [f"2024-{month:02}-01" for month in chance.integers(1, 13, rows).tolist()],
+        "patient": [f"P{number}" for number in range(rows)],
+        "note": ["came in by night and left in the morning"] * rows,
+    }
+
+
+def test_a_table_of_which_nothing_is_declared_is_learned_and_released():
+    table = table_of_nothing_known(20_000)
+    release = QueryRelease(Workload.marginals(2), epsilon=1.0, delta=1e-6).fit(table)
+    kinds = release.domain_.columns.kinds
+    assert [type(kinds[name]).__name__ for name in kinds] == ["Number", "Category", "Date"]
+    assert kinds["ward"].categories == ("east", "west")
+    assert any("left out: 'patient', 'note'" in note for note in release.notes_)
+    assert release.budget_.remaining().renyi == 0.0
+    made = release.synthetic(20_000)
+    old = np.array(made["age"].to_pylist(), dtype=np.float64) >= 60  # a few are missing, by the noise
+    east = np.array(made["ward"].to_pylist()) == "east"
+    assert abs(old.mean() - 0.4) < 0.03
+    assert abs(east[old].mean() - 0.8) < 0.05
+    assert abs(east[~old].mean() - 0.2) < 0.05
+    [answer] = release.answer([{"ward": "east", "age": 30}])["answer"].to_pylist()
+    assert 0.0 <= answer < 0.05
+
+
+def test_hidden_columns_that_are_needed_are_kept():
+    """The noise hides names; they are kept where a model is to predict them, or where too few columns are left."""
+    table = {name: values for name, values in table_of_nothing_known(5_000).items() if name in ("age", "patient")}
+    pairs = QueryRelease(Workload.marginals(2), epsilon=1.0, delta=1e-6).fit(table)
+    assert pairs.domain_.columns.names == ("age", "patient")
+    predicted = QueryRelease(Workload.marginals(1), epsilon=1.0, delta=1e-6, error="weighted", target="patient")
+    assert "patient" in predicted.fit(table).domain_.columns.names
+
+
+def test_what_cannot_be_learned_is_refused_before_an_account_is_charged(tmp_path):
+    account = Account(tmp_path / "account", epsilon=1.0, delta=1e-6)
+    release = QueryRelease(Workload.marginals(2), epsilon=0.01, delta=1e-7, account=account)
+    with pytest.raises(Infeasible, match="cannot be learned from 200 units"):
+        release.fit(table_of_nothing_known(200))
+    assert account.left() == (1.0, 1e-6)
 
 
 def test_the_rest_of_the_vectors_is_divided_by_shares():

@@ -157,7 +157,7 @@ class ReleaseOptions(FileOptions):
         An HTML page to write: the guarantee, the engines, and the error on simulated records.
     """
 
-    workload: str | None = None
+    workload: str = "marginals:2"
     public: Path | None = None
     by: str | None = None
     total: str | None = None
@@ -191,6 +191,10 @@ class ReleaseOptions(FileOptions):
         """Which columns of the tables are not released, and how the private file is written, as `Subject` takes it."""
         return {"left_out": split_list(self.leave_out), "groups": self.groups, **self.file_settings()}
 
+    def subject(self) -> Subject:
+        """Return what the queries are about."""
+        return Subject.parse(self.workload, **self.subject_settings)
+
     def declared_columns(self) -> Columns | None:
         """Return the declarations of the file of --columns."""
         return None if self.columns is None else Columns.load(self.columns, leave_out=split_list(self.leave_out))
@@ -215,7 +219,9 @@ def release(table: _Table = None, *, options: ReleaseOptions = ReleaseOptions(),
     The folder that is written may be published: the guarantee covers all of its contents, and anyone may query it at no
     further privacy cost. To query it, give that folder instead of the table.
 
-    Example: `quorate release private.csv --public public.csv --workload marginals:2 --out published`
+    Of a table without public records and declared columns, what the columns hold is learned with noise, within epsilon.
+
+    Example: `quorate release private.csv --synthetic 10000 --out published`
     """
     mode = _find_mode(table, options)
     used = USED_OPTIONS[mode].split()
@@ -225,7 +231,7 @@ def release(table: _Table = None, *, options: ReleaseOptions = ReleaseOptions(),
     if options.by is not None and not mode.startswith("when"):
         return release_groups(table, options, settings)
     if mode == "with --plan":
-        return _plan(_parse_subject(options, table), options, settings)
+        return _plan(options.subject(), options, settings)
     if table is None:
         raise InvalidInput("name the table of private records, or the folder of a release to ask")
     if table.is_dir():
@@ -247,7 +253,7 @@ def _ask(folder: Path, options: ReleaseOptions) -> int:
 
 def _release_shares(table: Path, options: ReleaseOptions, settings: dict[str, Any]) -> int:
     """Release answers to a workload: once, after each update, or one query at a time."""
-    subject = _parse_subject(options, table)
+    subject = options.subject()
     check_apart(table, options.public)
     if options.online:
         return _release_online(subject, table, options, settings)
@@ -268,17 +274,6 @@ def _find_mode(table: Path | None, options: ReleaseOptions) -> str:
     if options.growing is None:
         return "without --plan, --online or --growing"
     return f"with a --growing folder that {'exists' if options.growing.exists() else 'is new'}"
-
-
-def _parse_subject(options: ReleaseOptions, table: Path | None) -> Subject:
-    if options.workload is None:
-        if table is not None and not table.exists():
-            raise InvalidInput(f"{table}: there is no such table, and no such release")
-        raise InvalidInput(
-            "--workload names the queries: marginals:2, thresholds:COLUMN, ranges:COLUMN, hierarchy:COLUMN, "
-            "expressions:FILE, boxes:COLUMN,COLUMN or halfspaces:COLUMN,COLUMN"
-        )
-    return Subject.parse(options.workload, **options.subject_settings)
 
 
 def _check_out(options: ReleaseOptions) -> Path:
@@ -334,13 +329,13 @@ def _release_once(subject: Subject, table: Path, options: ReleaseOptions, settin
     public = subject.read_public(options.public)
     private, people = subject.read_private(table)
     warn_of_delta(release.delta, private, people)
-    auto_cuts = AutoCuts.of(subject.about, release.columns, public)
+    auto_cuts = AutoCuts.of(subject.about, release.columns, public, table=private, target=release.target)
     domain = make_domain(subject.about, public, release.columns if auto_cuts is None else auto_cuts.widest)
     refuse_undeclared(domain, private)
     if queries:  # what cannot be asked is refused before anything is paid
-        domain.find_sums(queries)
         if auto_cuts is not None:
             auto_cuts.check_requests(domain, queries)
+        domain.find_sums(queries)
     release.fit(private, public, groups=people)
     return _publish(release, subject, queries, options)
 

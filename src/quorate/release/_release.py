@@ -72,7 +72,7 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
     columns
         The declared columns of a table, a `quorate.release.Columns`: for a workload without public records, or if
         categories should not be read from them. For marginals, `fit` finds the cuts of a `Number` declared without
-        cuts.
+        cuts and, of a table without declared columns and public records, all that its columns hold.
     records_per_person
         With `groups`, the largest number of records of a person that count. For any number, each person counts once.
     error
@@ -139,7 +139,7 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
         warn_of_private(public, private)
         account = None if self.account is None else Account.of(self.account)
         epsilon, delta = self._check_loss(account)
-        auto_cuts = AutoCuts.of(self.subject, self.columns, public)
+        auto_cuts = AutoCuts.of(self.subject, self.columns, public, table=private, target=self.target)
         columns = self.columns if auto_cuts is None else auto_cuts.widest
         domain = make_domain(self.subject, public, columns)  # proof: step 1
         queries, per_person = self._weigh(domain), check_records_per_person(self.records_per_person, groups)
@@ -149,16 +149,18 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
         sealed, records = domain.seal(private)  # proof: step 2
         loss = loss_for_each_record(epsilon, delta, per_person)
         engine, expected = self._choose(queries, auto_cuts, domain.public(), records, loss)
-        budget = Budget(epsilon=loss[0], delta=loss[1], slack=0.0)
+        budget = Budget(epsilon=loss[0], delta=loss[1], slack=0.0 if auto_cuts is None else auto_cuts.slack(loss[1]))
         unit = RECORD if groups is None else PERSON
-        vectors = None if auto_cuts is None else auto_cuts.open(budget)
+        vectors = None if auto_cuts is None else auto_cuts.open(budget, records)
         # The account is charged before anything is drawn. proof: step 8
         charge: AbstractContextManager[Any] = (
             nullcontext() if account is None else account.charge_during(epsilon=epsilon, delta=delta, unit=unit)
         )
         with charge, progress(f"releasing {queries.count:,} queries by {engine.name}"):
             if auto_cuts is not None and vectors is not None:
-                domain, released = auto_cuts.release(private, engine, vectors, self._weigh)  # proof: step 9
+                domain, released = auto_cuts.release(  # proof: step 9
+                    private, engine, vectors, self._weigh, slack=budget.slack
+                )
             else:
                 released = release_counts(  # proof: step 3
                     sealed, lambda counts: engine.run(queries, counts, public=domain.public(), budget=budget)

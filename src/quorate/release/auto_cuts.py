@@ -1,7 +1,8 @@
-"""Find cuts for the undeclared numbers of a table privately, with a tenth of the budget of its marginals.
+"""Find what marginals need to know of a table with noise, for a part of their budget: cuts, or whole columns.
 
-Each column has a `quorate.tables.cut_tree.CutTree`, whose cells are refined stage by stage by noisy counts. PROOF.md,
-step 9.
+`AutoCuts` finds the cuts of numbers that are declared without any. Each has a `quorate.tables.cut_tree.CutTree`, whose
+cells are refined stage by stage by noisy counts. `AutoColumns` learns the kinds, categories and cuts of all columns of
+a table of which nothing is declared (`quorate.tables.learned`). PROOF.md, step 9.
 """
 
 import math
@@ -13,6 +14,7 @@ import numpy as np
 
 from quorate.core.arrays import Floats, Integers
 from quorate.core.ballots import release_counts
+from quorate.core.checks import is_named_id, warn_of_id
 from quorate.core.errors import InvalidInput
 from quorate.core.mechanisms import NoisyVectors
 from quorate.core.privacy import Budget
@@ -23,10 +25,12 @@ from quorate.release.queries import Queries
 from quorate.release.workloads import Columns, Workload
 from quorate.release.workloads.constraints import names_in
 from quorate.release.workloads.marginals import cells_of_orders
-from quorate.tables import Number
+from quorate.tables import Category, ColumnMarginal, Date, Number
 from quorate.tables.cells import OTHER
-from quorate.tables.containers import open_columns, shown_names
+from quorate.tables.columns import Kind
+from quorate.tables.containers import column_names, is_frame, open_columns, shown_names
 from quorate.tables.cut_tree import STAGES, CutTree, Draw, grow_trees, most_cells
+from quorate.tables.learned import choose_share, entries_of_schema, learn_columns, slack_for_texts
 from quorate.tables.values import read_numbers
 
 _FRACTIONS_SHARE = 0.005  # of the budget: detects columns of whole numbers
@@ -34,6 +38,7 @@ _STAGE_SHARE = 0.095 / STAGES  # of the budget: all cuts together widen the nois
 _CUTS_SHARE = _FRACTIONS_SHARE + STAGES * _STAGE_SHARE
 _CELLS = 16  # between the ends of a number, unless the workload says how many
 _CLEAR = 3.0  # deviations of the noise, above which a column counts as having fractions
+_MOST_CATEGORIES = 60  # of a learned column; rarer ones count as "other"
 
 
 def find_cuts(values: Sequence[Floats], draw: Draw, *, cells: int) -> list[tuple[float, ...]]:
@@ -64,11 +69,22 @@ class AutoCuts:
     columns: Columns
 
     @classmethod
-    def of(cls, subject: Any, columns: Any, public: Any) -> "AutoCuts | None":
-        """Return the workload with its uncut columns; None without any, or where private records cannot cut them."""
+    def of(
+        cls, subject: Any, columns: Any, public: Any, *, table: Any = None, target: str | None = None
+    ) -> "AutoCuts | None":
+        """Return the workload with what is to be found; None if there is nothing, or private records cannot tell it.
+
+        Where nothing is declared, the names of the columns of the private `table` are read. `target` is the column that
+        synthetic records are to predict.
+        """
         if not isinstance(subject, Workload) or subject.kind != "marginals" or public is not None:
             return None
         declared = Columns.from_declaration(columns)
+        if declared is None and (is_frame(table) or isinstance(table, Mapping)):
+            names = [name for name in column_names(table) if isinstance(name, str)]
+            for name in filter(is_named_id, names):
+                warn_of_id(name, "is released, at the cost of all other columns")
+            return AutoColumns(subject, Columns({name: Number() for name in names}), target)
         if declared is None or not declared.uncut:
             return None
         for constraint in declared.constraints:
@@ -106,18 +122,31 @@ class AutoCuts:
                         f'column {name!r} has no cuts, and its cells no names yet: ask for a value, as {{"{name}": 0}}'
                     )
 
-    def open(self, budget: Budget) -> NoisyVectors:
+    def slack(self, delta: float) -> float:
+        """Return the part of delta that is set aside for texts of a single record."""
+        return 0.0
+
+    def open(self, budget: Budget, records: int) -> NoisyVectors:
         """Charge the whole budget, for cuts and marginals together, before anything is drawn: proof: step 9."""
+        return NoisyVectors(budget, entries=self._entries() + (1 + STAGES * most_cells()) * len(self.columns.uncut))
+
+    def _entries(self) -> int:
+        """Return how many entries the marginals have at most."""
         assert self.workload.order is not None
-        marginals = sum(cells_of_orders(self.widest.sizes, self.workload.order)[1:])
-        return NoisyVectors(budget, entries=marginals + (1 + STAGES * most_cells()) * len(self.columns.uncut))
+        return sum(cells_of_orders(self.widest.sizes, self.workload.order)[1:])
 
     def read(self, private: Any) -> dict[str, Any]:
         """Return the declared columns of private records, so that a stream can be counted twice."""
         return open_columns(private, self.columns.names)
 
     def release(
-        self, private: dict[str, Any], engine: Engine, vectors: NoisyVectors, weigh: Callable[[Domain], Queries]
+        self,
+        private: dict[str, Any],
+        engine: Engine,
+        vectors: NoisyVectors,
+        weigh: Callable[[Domain], Queries],
+        *,
+        slack: float = 0.0,
     ) -> tuple[Domain, Released]:
         """Find the cuts, count the records by them, and release the marginals with the rest of the budget."""
         assert isinstance(engine, MeasuringEngine)
@@ -143,3 +172,88 @@ class AutoCuts:
         """Return the columns with these cuts. A closed number without cuts is cut at 0, since one cell has no query."""
         closed = {name for name, kind in self.columns.kinds.items() if isinstance(kind, Number) and kind.closed}
         return self.columns.with_cuts({name: cuts or [0.0] * (name in closed) for name, cuts in cuts_by_name.items()})
+
+
+@dataclass(frozen=True)
+class AutoColumns(AutoCuts):
+    """A workload of marginals on a table of which the names of the columns are public, and nothing else is known.
+
+    `columns` declares each as a number without cuts, which stands for what it will be. `target` is kept though the
+    noise may hide it.
+    """
+
+    target: str | None = None
+
+    @property
+    def cells(self) -> int:
+        """The largest number of cells of a column: that of a category."""
+        return max(super().cells, _MOST_CATEGORIES)
+
+    def expected_errors(self, errors: Mapping[str, float]) -> dict[str, float]:
+        """Refuse a forecast: how many cells there will be is not known before they are learned."""
+        raise InvalidInput("the cells of columns that nobody has declared cannot be planned: declare columns=")
+
+    def check_requests(self, domain: Domain, queries: Sequence[Any]) -> None:
+        """Refuse every query, since no cell is known before the columns are learned."""
+        raise InvalidInput(
+            "no column is declared, and their cells have no names yet: release first, then ask the folder"
+        )
+
+    def slack(self, delta: float) -> float:
+        """Return the part of delta that is set aside for texts of a single record."""
+        return slack_for_texts(delta)
+
+    def open(self, budget: Budget, records: int) -> NoisyVectors:
+        """Charge the whole budget, for columns and marginals together, before anything is drawn: proof: step 9."""
+        vectors = NoisyVectors(budget, entries=self._entries() + entries_of_schema(len(self.columns.names)))
+        choose_share(vectors, units=records, columns=len(self.columns.names), slack=budget.slack)  # refuses too few
+        return vectors
+
+    def release(
+        self,
+        private: dict[str, Any],
+        engine: Engine,
+        vectors: NoisyVectors,
+        weigh: Callable[[Domain], Queries],
+        *,
+        slack: float = 0.0,
+    ) -> tuple[Domain, Released]:
+        """Learn the columns, count the records by them, and release the marginals with the rest of the budget."""
+        assert isinstance(engine, MeasuringEngine)
+        columns, notes = self._learn(private, vectors, slack)
+        domain = make_domain(self.workload, None, columns)
+        queries, (sealed, _) = weigh(domain), domain.seal(private)
+        released = release_counts(sealed, lambda counted: engine.run_rest(queries, counted, vectors))
+        return domain, replace(released, notes=(*released.notes, *notes))
+
+    def _learn(self, private: dict[str, Any], vectors: NoisyVectors, slack: float) -> tuple[Columns, list[str]]:
+        """Return the columns that were learned, and notes about them."""
+        units = len(private[self.columns.names[0]])
+        share = choose_share(vectors, units=units, columns=len(private), slack=slack)
+        cells = super().cells
+        learned = release_counts(
+            SealedCounts(private),
+            lambda columns: learn_columns(columns, vectors, units=units, slack=slack, share=share, most_cells=cells),
+        )
+        kinds = {name: _cut_kind(kind, learned.marginals.get(name)) for name, kind in learned.kinds.items()}
+        kept = {name: kind for name, kind in kinds.items() if kind is not None}
+        left_out = [name for name in self.columns.names if name not in kept]
+        notes = [f"columns learned with noise, for {share:.0%} of the budget: {shown_names(list(kept))}"]
+        if left_out:
+            notes.append(f"sentences, or columns that the noise hid, and left out: {shown_names(left_out)}")
+        lacking = max((self.workload.order or 0) - len(kept), 0)  # of the columns of one marginal
+        needed = {*left_out[:lacking], *(name for name in left_out if name == self.target)}
+        return Columns(kept | {name: Number(cuts=[0.0]) for name in needed}), notes
+
+
+def _cut_kind(kind: Kind, marginal: ColumnMarginal | None) -> Kind | None:
+    """Return a learned kind as one whose cells can be counted; None for a column of sentences."""
+    if isinstance(kind, Category):
+        assert marginal is not None
+        ranks = np.argsort([-count for count in marginal.counts[: len(kind.categories)]], kind="stable")[
+            :_MOST_CATEGORIES
+        ]
+        return Category([kind.categories[rank] for rank in sorted(ranks.tolist())])
+    if isinstance(kind, Date):
+        return Date(cuts=kind.cuts, unit=kind.unit)
+    return Number(cuts=kind.cuts) if isinstance(kind, Number) else None

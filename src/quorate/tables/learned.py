@@ -283,10 +283,12 @@ def learn_columns(
     share: float = 1.0,
     sentences: Sequence[str] = (),
     reading: Reading = DEFAULT_READING,
+    most_cells: int | None = None,
 ) -> LearnedColumns:
     """Learn private columns, which have one row for each unit, for a share of what these vectors have left.
 
-    `slack` of their budget pays for texts of a single unit; `sentences` are columns that are declared as such.
+    `slack` of their budget pays for texts of a single unit; `sentences` are columns that are declared as such; numbers
+    have at most `most_cells` cells between their ends.
     """
     undeclared = {name: columns[name] for name in columns if name not in sentences}
     kinds: dict[str, Kind] = dict.fromkeys(set(columns) - set(undeclared), Text())
@@ -300,7 +302,10 @@ def learn_columns(
     texts, numbers = _names_of(winners, "text"), _names_of(winners, "whole", "fraction", "date")
     texts_part = (1 - kinds_part) * plan.texts_share(len(texts), len(numbers), 1 - kinds_part)
     learned = _learn_texts({name: columns[name] for name in texts}, purse, texts_part, plan, reading)
-    trees = {name: _tree_of(winners[name], units) for name in numbers}
+    trees = {
+        name: CutTree(units, is_whole=winners[name] == "whole", is_date=winners[name] == "date", most_cells=most_cells)
+        for name in numbers
+    }
     values = {name: _numbers_of(columns[name], winners[name], reading) for name in numbers}
     learned |= _learn_numbers(trees, values, purse, 1 - kinds_part - texts_part)
     return _in_order(columns, kinds, learned, units)
@@ -365,10 +370,6 @@ def _learn_texts(
             marginal = ColumnMarginal(tuple(counts), missing, histogram.scale)
             learned[name] = Category(tuple(categories), missing="indicator"), marginal
     return learned
-
-
-def _tree_of(winner: str, units: int) -> CutTree:
-    return CutTree(units, is_whole=winner == "whole", is_date=winner == "date")
 
 
 def _numbers_of(column: pa.Array, winner: str, reading: Reading) -> Floats:
