@@ -94,9 +94,10 @@ def test_a_missed_bug_or_a_flagged_twin_is_exit_code_1(caught, flagged):
     assert ("FLAGGED" in out.getvalue(), "MISSED" in out.getvalue()) == (flagged, not caught)
 
 
-def test_the_readme_says_how_many_bugs_are_planted():
+def test_the_readme_says_about_how_many_bugs_are_planted():
     readme = Path(__file__).parents[2] / "README.md"
-    assert re.findall(r"(\d+)\s+planted\s+bugs", readme.read_text()) == [str(len(PLANTED))]
+    [number] = re.findall(r"more than\s+(\d+)\s+planted\s+bugs", readme.read_text())
+    assert int(number) < len(PLANTED) <= int(number) + 30
 
 
 def test_the_guide_says_how_many_bugs_each_attack_catches():
