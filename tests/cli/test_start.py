@@ -20,7 +20,7 @@ import pyarrow.csv
 import pytest
 
 import quorate.cli.doctor as doctor_module
-from quorate import load
+from quorate import fit, load
 from quorate.cli import main
 from quorate.tables import datasets, read_table
 
@@ -176,6 +176,17 @@ def test_what_was_read_from_the_records_is_not_called_declared(tables, capsys):
         assert "were read from the records" not in (tables / "told" / name).read_text()
     runpy.run_path("read/script.py")
     assert "the label set was read from y and counts as public" in capsys.readouterr().out
+
+
+def test_labels_that_differ_in_letter_case_alone_are_one_class(tables, capsys):
+    lines = (tables / "customers.csv").read_text().splitlines()
+    shouted = [line.upper() if number % 2 else line for number, line in enumerate(lines[1:])]
+    (tables / "customers.csv").write_text("\n".join([lines[0], *shouted]) + "\n")
+    assert main(["start", "customers.csv", "--label", "answer", "--out", "read"]) == 0
+    assert "public with the model: the classes no, yes." in " ".join(capsys.readouterr().out.split())
+    assert fit("customers.csv", "answer", epsilon=8.0, test_share=0).model.classes_.tolist() == ["no", "yes"]
+    assert main(["fit", "tested", "customers.csv", "--label", "answer", "--read-classes", "--out", "m"]) == 0
+    assert load("m").classes_.tolist() == ["no", "yes"]
 
 
 @pytest.mark.parametrize("way", ["linear", "votes"])

@@ -153,7 +153,7 @@ def test_answers_tell_nothing_that_moves_with_the_count():
     assert [one.spent for one in made] == [Cost(0.0), Cost(0.0)]
     assert set(vars(classifier)) - set(clone(classifier).__dict__) == {
         *("n_features_in_", "classes_", "unit_", "declared_", "teachers_", "terms_"),
-        *("form_", "columns_read_", "settings_", "estimator_", "account_", "session_"),
+        *("form_", "types_are_public_", "settings_", "estimator_", "account_", "session_"),
     }
     assert "no_quorum" not in repr(classifier.session_.answerer.phase)
     assert repr(classifier.session_.answerer.seats) == "<sealed seats>"

@@ -22,7 +22,7 @@ from quorate.tables.csv_files import _ENCODINGS
 from quorate.tables.csv_records import Irregularities, RecordBlocks
 from quorate.tables.dates import read_moments
 from quorate.tables.files import TableStream
-from quorate.tables.values import object_texts, read_codes, read_number, read_numbers
+from quorate.tables.values import object_texts, read_codes, read_numbers
 
 NAN = math.nan
 NUMBERS = {  # as read with decimal="." and with decimal=","
@@ -225,7 +225,7 @@ def test_a_value_is_read_alike_alone_and_in_company(values, reading):
 def test_arrow_and_the_rules_agree_on_numbers(value):
     stripped = value.strip()
     if stripped not in Reading().missing_texts:
-        assert same(read_numbers(texts(value)), np.array([read_number(stripped)]))
+        assert same(read_numbers(texts(value)), np.array([Reading().number(stripped)]))
 
 
 def test_a_schema_carries_its_rules():

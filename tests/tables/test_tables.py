@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 import tracemalloc
+from dataclasses import replace
 from decimal import Decimal
 
 import numpy as np
@@ -24,6 +25,7 @@ from quorate.tables import schema as schema_module
 from quorate.tables.columns import encode_features
 from quorate.tables.files import SUFFIXES
 from quorate.tables.persons import lasting_names, name_persons, person_name
+from quorate.tables.problems import find_problems
 
 SCHEMA = Schema(
     {
@@ -372,14 +374,17 @@ def test_no_private_value_is_refused_or_moves_another_row(case, recwarn):
         absent = wide.encode(given)[:, wide.feature_names.index(f"{name} is missing")]
         gaps = {1, 3} if case in ("missing number", "empty text", "text") else {0, 1, 2, 3} if case == "date" else {1}
         assert absent.tolist() == [float(place in gaps) for place in order]
-        assert SCHEMA.count_missing(given).get(name, 0) == int(absent.sum())
+        found = find_problems(Schema({name: replace(SCHEMA.columns[name], missing="refuse")}), given)
+        missing = [problem.count for problem in found if "missing" in problem.problem]
+        assert sum(missing) == int(absent.sum())
     assert not recwarn.list
 
 
-def test_counts_of_missing_values_are_by_column():
+def test_problems_are_counted_by_column():
     given = table(hours=["1", "secret", "2", None], income=["low", "secret", None, "high"])
-    assert SCHEMA.count_missing(given) == {"age": 1, "hours": 2, "work": 1, "income": 2}
-    assert SCHEMA.count_missing(table()) == {"age": 1, "work": 1}
+    found = [(problem.column, problem.count) for problem in find_problems(SCHEMA, given)]
+    assert found == [("hours", 1), ("hours", 1), ("work", 1), ("sex", 1), ("income", 2)]
+    assert [(problem.column, problem.count) for problem in find_problems(SCHEMA, table())] == [("work", 1), ("sex", 1)]
 
 
 def test_row_numbers_are_right_in_later_blocks(monkeypatch):

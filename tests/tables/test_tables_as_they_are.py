@@ -27,6 +27,7 @@ from quorate.service._codec import Tensor
 from quorate.service._errors import Refused
 from quorate.service._inputs import SchemaInputs
 from quorate.tables import Category, Date, Number, Schema, Text
+from quorate.tables.problems import find_problems
 
 YEAR = Date(low="2024-01-01", high="2024-12-31")
 DAYS = [date(2024, 1, 1), date(2024, 7, 1), date(2024, 12, 31)]
@@ -81,7 +82,7 @@ def test_what_is_no_date_is_missing_in_a_record_and_refused_in_a_query(text):
     assert schema.encode(table).tolist() == [[-1.0], [0.0]]
     assert schema.with_gaps().encode(table).tolist() == [[-1.0, 0.0], [0.0, 1.0]]
     assert schema.encode(table.slice(0, 1)).tolist() == [[-1.0]]
-    assert schema.count_missing(table) == {"day": 1}
+    assert [(problem.column, problem.count) for problem in find_problems(schema, table)] == [("day", 1)]
 
 
 @pytest.mark.parametrize("unit", ["seconds", "minutes", "hours", "days", "weeks"])
@@ -123,7 +124,7 @@ def test_dates_that_are_declared_as_numbers_are_missing():
     schema = Schema.numbers(rows)
     assert schema == Schema({"day": Number(), "x": Number()})
     assert schema.encode(rows).tolist() == [[0, 1], [0, 2], [0, 3]]
-    assert schema.count_missing(rows) == {"day": 3}
+    assert [(problem.column, problem.count) for problem in find_problems(schema, rows)] == [("day", 3)]
     for role in ("query", "public"):
         with pytest.raises(InvalidInput, match=r"column 'day', row 1 .*a number is expected"):
             schema.encode(rows, role=role)

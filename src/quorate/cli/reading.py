@@ -21,7 +21,7 @@ from quorate.tables.containers import open_columns, shown_names
 from quorate.tables.csv_records import Irregularities
 from quorate.tables.problems import OWNER_ALONE, Problem, find_problems
 from quorate.tables.results import make_table
-from quorate.tables.values import distinct_texts, read_numbers
+from quorate.tables.values import distinct_labels, read_numbers
 
 _GROUP = Group("Tables", sort_key=1)
 _MOST_LINES = 8  # of problems that are alike but for the column
@@ -309,7 +309,7 @@ def _declared_classes(tables: Tables, records: Any) -> list[str] | None:
         return None if tables.classes is None else split_list(tables.classes)
     if tables.classes is not None or tables.label is None:
         raise InvalidInput("--read-classes reads the labels of --label COLUMN; it takes no --classes")
-    return distinct_texts(records[tables.label])
+    return distinct_labels(records[tables.label])
 
 
 def check_column_names(records: Any, **options: Sequence[str | None]) -> None:

@@ -29,7 +29,7 @@ from quorate.tables import Schema, read_table
 from quorate.tables.infer import TooManyTexts
 from quorate.tables.learned import check_learnable
 from quorate.tables.persons import person_names
-from quorate.tables.values import distinct_texts, raw_column
+from quorate.tables.values import distinct_labels, raw_column
 
 _MAX_CLASSES = 50
 _BAR_LETTERS = 40
@@ -244,7 +244,7 @@ def _declared_classes(schema: Schema | None, label: str) -> tuple[str, ...] | No
 
 
 def _read_classes(records: Any, label: str) -> tuple[str, ...]:
-    classes = distinct_texts(records[label])
+    classes = distinct_labels(records[label])
     if not 2 <= len(classes) <= _MAX_CLASSES:
         raise InvalidInput(
             f"{label!r} is no label with 2 to {_MAX_CLASSES} values; for numbers see quorate fit linear --bounds"
@@ -329,12 +329,6 @@ def _columns_notes(job: Job) -> Iterator[str]:
             f"Left out: {', '.join(job.wordy)}. Each has too many different texts in the public table to be a "
             "column of categories. quorate fit takes them for sentences (--texts), or as a schema declares them "
             "(--schema)."
-        )
-    spellings = {name.strip().casefold() for name in job.classes}
-    if len(spellings) < len(job.classes):
-        yield (
-            f"{len(job.classes)} classes are planned for, but some look like spellings of one: "
-            f"{', '.join(job.classes)}. Name each class once, and it is read in any letter case: --classes."
         )
     if not job.is_declared:
         yield (

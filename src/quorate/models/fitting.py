@@ -24,6 +24,7 @@ from quorate.tables import Schema, read_table
 from quorate.tables.containers import Role, as_table
 from quorate.tables.infer import with_numbers
 from quorate.tables.persons import unit_numbers
+from quorate.tables.values import fold_spellings
 
 _MISCOVERAGE = 0.1  # of the intervals that a regression is tested with
 _FEWEST_TEST_UNITS, _ENOUGH_TEST_UNITS = 50, 5000
@@ -133,7 +134,7 @@ def fit(
     epsilon, delta
         The guarantee of the model and its test together.
     classes
-        All labels that may occur. By default they are read from the table and become public.
+        All labels that may occur, in any letter case. By default they are read from the table and become public.
     bounds
         The lowest and the highest value of a label that is a number. Declare them, and the model is a regression.
     groups
@@ -172,7 +173,7 @@ def fit(
     deal, test = deal_units(units, count, teachers=1, held_out=held_out)  # proof: step 1
     is_read = classes is None and bounds is None
     if is_read:  # proof: step 2
-        classes = declared_classes(None, records[label])[0].tolist()
+        classes = fold_spellings(declared_classes(None, records[label])[0].tolist())
     model = _unfitted(epsilon, delta, classes, bounds, schema=schema, public=public)
     known = None if public is None else with_numbers(_select(public, columns, role="public"))
     features, targets = records.select(list(columns)), records[label]

@@ -93,7 +93,7 @@ def is_arrow(X: Any) -> bool:
     return isinstance(X, pa.Table | pa.RecordBatch | pa.Array | pa.ChunkedArray)
 
 
-def holds_objects(X: Any, name: Any) -> bool:
+def is_object_column(X: Any, name: Any) -> bool:
     """Return whether a column of a frame holds Python objects, whose type says nothing of their values."""
     kind = X[name].dtype if hasattr(X, "iloc") or hasattr(X, "get_column") else None
     return kind == np.dtype(object) if hasattr(X, "iloc") else str(kind) == "Object"
@@ -143,7 +143,7 @@ def _spelled_names(names: Iterable[Any], wanted: Sequence[Any], source: str) -> 
     return spelled
 
 
-def open_rows(X: Any, *, source: str = "the table") -> OpenTable | Floats:
+def open_table_or_matrix(X: Any, *, source: str = "the table") -> OpenTable | Floats:
     """Open a table of any kind: a matrix of floats for an array of numbers, else raw columns.
 
     The columns of an array or a list are named by their numbers.

@@ -1,7 +1,7 @@
 """The public description of a table: its columns, their kinds, the label and the privacy unit."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,6 @@ from quorate.tables.columns import (
     encode_features,
     feature_names,
     unknown_values,
-    unreadable_values,
     unscaled,
 )
 from quorate.tables.containers import Role, as_table, check_columns, column_names, shown_names
@@ -34,7 +33,7 @@ from quorate.tables.infer import check_spelled, classes_from_public, kinds_from_
 from quorate.tables.learned import LearnedFacts, learn_private_table
 from quorate.tables.persons import check_lasting_type, name_persons, person_names
 from quorate.tables.reading import DEFAULT_READING, Reading, check_texts
-from quorate.tables.values import raw_column, read_texts
+from quorate.tables.values import raw_column
 
 SCHEMA_FILE = "schema.json"  # in the folder of a model: how its queries are encoded
 
@@ -224,8 +223,7 @@ class Schema:
         """Return a schema for tables of numbers without centring or scaling.
 
         Only the names of the table's columns are used, so it may be the private table. `texts` names columns of
-        sentences (`Text`). All other columns are declared as numbers: a private non-number counts as missing, and
-        `count_missing` counts them.
+        sentences (`Text`). All other columns are declared as numbers: a private non-number counts as missing.
         """
         names = as_table(table).column_names
         without = _unused(names, label=label, groups=groups, leave_out=leave_out)
@@ -381,27 +379,6 @@ class Schema:
         in_blocks(fill, table.num_rows, block=_BLOCK)
         return encoded
 
-    def count_missing(self, table: Any) -> dict[str, int]:
-        """Return how many private values of each column are missing or cannot be read. This is for the owner alone.
-
-        Columns without any are left out. A label that is not one of the classes counts too.
-
-        >>> from quorate.tables import Number
-        >>> Schema({"age": Number(low=0, high=100)}).count_missing(pa.table({"age": ["39", "unknown", ""]}))
-        {'age': 2}
-        """
-        table = as_table(table)
-        self._check_columns(table, "private")
-        counts = self._positive_counts(table, self._missing_in)
-        if self.label is not None and self.label.column in table.column_names:
-            without_class = int((self.label_codes(table) < 0).sum())
-            counts |= {self.label.column: without_class} if without_class else {}
-        return counts
-
-    def _missing_in(self, kind: Kind, values: pa.Array) -> int:
-        gaps = read_texts(values, self.reading.missing_texts).null_count
-        return int(gaps + unreadable_values(kind, values, self.reading).sum())
-
     def refusing_unknown(self) -> "Schema":
         """Return a copy of the schema that refuses queries with an undeclared category."""
         changed = {
@@ -418,11 +395,11 @@ class Schema:
         """
         table = as_table(table)
         self._check_columns(table, "query")
-        return self._positive_counts(table, lambda kind, values: unknown_values(kind, values, self.reading).sum())
-
-    def _positive_counts(self, table: pa.Table, count: Callable[[Kind, pa.Array], int]) -> dict[str, int]:
-        counts = {name: int(count(kind, raw_column(table.column(name)))) for name, kind in self.columns.items()}
-        return {name: number for name, number in counts.items() if number}
+        counts = {
+            name: int(unknown_values(kind, raw_column(table.column(name)), self.reading).sum())
+            for name, kind in self.columns.items()
+        }
+        return {name: count for name, count in counts.items() if count}
 
     def label_codes(self, table: Any, *, role: Role = "private") -> NDArray[np.int64]:
         """Return the place of each label among the declared classes; -1 for a private one that is not among them."""

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from quorate.core.arrays import Floats, Integers
 from quorate.core.errors import InvalidInput
-from quorate.tables.reading import DEFAULT_READING, MISSING_TEXTS, PLAIN_NUMBER, TRUTHS, Reading, Rules, as_reading
+from quorate.tables.reading import MISSING_TEXTS, PLAIN_NUMBER, TRUTHS, Reading, Rules, as_reading
 
 # What Arrow reads as Python does, of any length that it takes. The rest is read one by one.
 _PLAIN_NUMBER = r"^-?[0-9]{1,100}(\.[0-9]{0,100})?$"
@@ -218,11 +218,6 @@ def _numbers_one_by_one(written: pa.Array, typed: pa.Array, reading: Reading) ->
     return numbers
 
 
-def read_number(text: str) -> float:
-    """Return the number that a text without surrounding blanks stands for by the default rules, or NaN."""
-    return DEFAULT_READING.number(text)
-
-
 def read_texts(column: pa.Array, missing: Iterable[str] = MISSING_TEXTS) -> pa.Array:
     """Return the values of a raw column as canonical texts without surrounding blanks; null where one is missing."""
     kind = column.type
@@ -238,9 +233,22 @@ def read_texts(column: pa.Array, missing: Iterable[str] = MISSING_TEXTS) -> pa.A
     return pc.if_else(absent, pa.scalar(None, pa.large_string()), written)
 
 
-def distinct_texts(column: Any) -> list[str]:
-    """Return the different canonical texts of an Arrow column, sorted. Missing values are left out."""
-    return sorted(pc.unique(pc.drop_null(read_texts(raw_column(column)))).to_pylist())
+def distinct_labels(column: Any) -> list[str]:
+    """Return the different canonical texts of a column of labels, one for all letter cases. Missing ones are left out.
+
+    >>> distinct_labels(pa.array(["yes", "NO", "Yes", "", "no"]))
+    ['no', 'yes']
+    """
+    return fold_spellings(pc.unique(pc.drop_null(read_texts(raw_column(column)))).to_pylist())
+
+
+def fold_spellings(labels: Iterable[Any]) -> list[Any]:
+    """Return labels sorted, and of texts that differ in letter case alone the last: in small letters, if it is there.
+
+    Records are read in any letter case (`read_codes`), so a class needs one spelling.
+    """
+    spelled = {label.casefold() if isinstance(label, str) else label: label for label in sorted(labels)}
+    return sorted(spelled.values())
 
 
 def _float_texts(values: Floats) -> pa.Array:

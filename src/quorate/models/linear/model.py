@@ -27,7 +27,7 @@ from quorate.models.predictors.sklearn_compat import CountedCopies, ShowsClaim
 from quorate.models.saving.contract import Outputs, SavedModel, Spending, State
 from quorate.tables import Category, ColumnMarginal, LearnedFacts, Schema
 from quorate.tables.columns import Kind
-from quorate.tables.containers import OpenTable, column_names, is_frame, open_matrix, open_rows
+from quorate.tables.containers import OpenTable, column_names, is_frame, open_matrix, open_table_or_matrix
 from quorate.tables.features import AdditiveColumns, HashedColumns
 from quorate.tables.features.additive import column_of, names_of
 from quorate.tables.features.blocks import Ramps
@@ -296,7 +296,7 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
         if not is_frame(public):
             return check_matrix(self, public, missing=True, reset=True, role="public")
         validate_data(self, public, reset=True, skip_check_array=True)
-        return open_rows(public, source="the public table")
+        return open_table_or_matrix(public, source="the public table")
 
     def _private_rows(self, X: Any, known: Any, wide: bool) -> Any:
         """Return private rows, opened. Only their shape and the names of columns can be refused: proof: step 5."""
@@ -305,7 +305,7 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
         elif known is not None and is_frame(X) != isinstance(known, OpenTable):
             raise InvalidInput("private and public rows come both as data frames, or both as matrices of numbers")
         else:
-            rows = open_rows(X, source="X") if is_frame(X) else open_matrix(X)
+            rows = open_table_or_matrix(X, source="X") if is_frame(X) else open_matrix(X)
         if len(rows.shape) != 2:
             raise InvalidInput(f"X must be a table of rows and columns, not an array of shape {rows.shape}")
         if known is not None:

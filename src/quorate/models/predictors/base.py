@@ -125,7 +125,10 @@ class QuorateModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
     def _claim(self, epsilon: float, delta: float, *, subject: str = "", unit: str = "", open_: str = "") -> Claim:
         """Return the claim; `open_` says what it does not protect."""
         total = str(getattr(self, "total_", ""))  # of an account that several models draw on
-        read = ("" if self.declared_ else LABELS_READ, COLUMNS_READ if getattr(self, "columns_read_", False) else "")
+        read = (
+            "" if self.declared_ else LABELS_READ,
+            COLUMNS_READ if getattr(self, "types_are_public_", False) else "",
+        )
         conditions = tuple(text for text in (open_, total, *read) if text)
         return Claim(epsilon, delta, unit=unit or replaced(self.unit_), what=subject, conditions=conditions)
 

@@ -5,7 +5,6 @@ Errors of `fit` are for the owner of the records and repeat no value of theirs. 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any, Literal
 
 import numpy as np
@@ -26,14 +25,15 @@ from quorate.tables.containers import (
     Role,
     check_differ,
     column_names,
-    holds_objects,
     is_frame,
+    is_object_column,
     open_matrix,
     open_table,
     shown_names,
     subject,
 )
 from quorate.tables.frames import FrameFormat, read_column
+from quorate.tables.results import make_frame
 
 _MOST_BYTES = 2**32  # of a sparse matrix that is filled
 _SPARSE = ("csr", "csc", "coo", "bsr")  # filled as they are: made a csr, one unsorted row changes sums in all others
@@ -111,7 +111,7 @@ def check_records(
     The format is fixed by `reset` and kept as `form_`: a data frame stays one for an estimator that is fitted through
     joblib, which may choose columns by name (or where `frames` says so); anything else becomes a matrix of numbers.
     Public rows or a published model declare it as `form`; without it, the types of the columns decide, and the claim
-    says so (`columns_read_`).
+    says so (`types_are_public_`).
     `role` says whose rows they are: private ones with `reset` and queries without it, unless it is given. No private
     value is refused. A query may miss values where the estimator takes gaps, or where `missing` says so.
     """
@@ -120,7 +120,7 @@ def check_records(
         check_differ(column_names(X))
     if reset:
         classifier.form_ = _frame_format(X, estimator, frames, form)
-        classifier.columns_read_ = is_frame(X) and form is None and role == "private"
+        classifier.types_are_public_ = is_frame(X) and form is None and role == "private"
     if classifier.form_ is not None:
         return _read_frame(classifier, X, reset=reset, role=role)
     if is_frame(X):
@@ -172,7 +172,7 @@ def check_matrix(
     """
     role = role or ("private" if reset else "query")
     if reset:
-        classifier.columns_read_ = is_frame(X) and role == "private" and not declared
+        classifier.types_are_public_ = is_frame(X) and role == "private" and not declared
     _check_size(X)
     refused: Any = "allow-nan" if missing and role != "private" else False  # infinite values alone, or none
     if is_frame(X):
@@ -243,7 +243,7 @@ def _frame_matrix(classifier: Any, X: Any, role: Role, *, reset: bool, declared:
         warn_of_id(name)
     opened = open_table(X, source=subject(role))
     if role != "private" or (reset and not declared):
-        texts = [name for name, kind in opened.kinds.items() if kind != "number" and not holds_objects(X, name)]
+        texts = [name for name, kind in opened.kinds.items() if kind != "number" and not is_object_column(X, name)]
         _check_numbers(classifier, texts)
     columns = [read_column(name, column, "number", role) for name, column in opened.columns.items()]
     return np.stack(columns, axis=1) if columns else np.empty((opened.rows, 0))
@@ -394,12 +394,7 @@ class Predictions:
         if self.scores is not None:
             columns |= {f"score_{label}": self.scores[:, code] for code, label in enumerate(self.classes.tolist())}
         plain = columns if library == "pandas" else {name: values.tolist() for name, values in columns.items()}
-        if library == "arrow":
-            return import_module("pyarrow").table(plain)
-        try:
-            return import_module(library).DataFrame(plain)
-        except ModuleNotFoundError:
-            raise InvalidInput(f"a data frame of {library} needs {library}: install it, or ask for 'arrow'") from None
+        return make_frame(plain, library)
 
     def __repr__(self) -> str:
         return f"Predictions({int(self.answered.sum())} of {self.size} answered, {self.refused} refused)"

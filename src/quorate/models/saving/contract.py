@@ -325,7 +325,7 @@ class SavedModel:
             "features": model.n_features_in_,
             "missing": bool(get_tags(model).input_tags.allow_nan),
             "form": None if form is None else form.to_document(),
-            "columns_read": bool(getattr(model, "columns_read_", False)),
+            "types_are_public": bool(getattr(model, "types_are_public_", False)),
             "feature_names": getattr(model, "feature_names_in_", np.array([])).tolist(),
         }
 
@@ -345,6 +345,6 @@ class SavedModel:
         if values["feature_names"]:
             model.feature_names_in_ = np.array(values["feature_names"], dtype=object)
         model.form_ = None if values["form"] is None else FrameFormat.from_document(values["form"])
-        model.columns_read_ = bool(values["columns_read"])
+        model.types_are_public_ = bool(values["types_are_public"])
         restored: Self = model
         return restored

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from quorate.core.arrays import Floats
 from quorate.core.checks import check_count, is_named_id, warn_of_id
 from quorate.core.errors import InvalidInput
-from quorate.tables.containers import OpenTable, is_frame, open_rows
+from quorate.tables.containers import OpenTable, is_frame, open_table_or_matrix
 from quorate.tables.features.blocks import (
     Block,
     Column,
@@ -175,8 +175,8 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
             return X
         if is_frame(X):
             validate_data(self, X, reset=reset, skip_check_array=True)
-            return open_rows(X)
-        return open_rows(validate_data(self, X, reset=reset, dtype=None, ensure_all_finite=False))
+            return open_table_or_matrix(X)
+        return open_table_or_matrix(validate_data(self, X, reset=reset, dtype=None, ensure_all_finite=False))
 
     def _know(self, names: list[Any]) -> None:
         """Keep what scikit-learn asks about columns: how many there are, and their names where all are texts."""
@@ -202,7 +202,7 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
 
     def encode(self, X: Any) -> Floats:
         """Return the result of `transform`, always as an array, for checked columns. No row is refused."""
-        X = X if isinstance(X, OpenTable) else open_rows(X)
+        X = X if isinstance(X, OpenTable) else open_table_or_matrix(X)
         ramps = tuple(block for block in self.blocks_ if isinstance(block, Ramps))
         whole = isinstance(X, np.ndarray) and X.dtype == np.float64 and X.shape[1:] == (len(ramps),)
         whole = whole and not self.rules.missing_numbers
@@ -213,7 +213,7 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
     def read(self, X: Any) -> list[NDArray[Any]]:
         """Return the values of each column as its block reads them: numbers, or places among the categories."""
         check_is_fitted(self, "blocks_")
-        X = X if isinstance(X, OpenTable) else open_rows(X)
+        X = X if isinstance(X, OpenTable) else open_table_or_matrix(X)
         if X.shape[1] != len(self.names_):
             raise InvalidInput(f"rows must have {len(self.names_)} columns, got {X.shape[1]}")
         columns = [column_of(X, name, index) for index, name in enumerate(self.names_)]
