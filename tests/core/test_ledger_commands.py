@@ -15,6 +15,7 @@ from quorate.core.errors import BudgetSpent
 from quorate.core.ledger import find_ledger
 from quorate.core.ledger._requests import answer_row
 from quorate.core.ledger.chain import digest_rows
+from quorate.core.requests import Request
 from quorate.core.rows import query_digests
 from quorate.models.predictors import PrivateClassifier
 from quorate.models.saving import load, open_folder, save
@@ -181,8 +182,9 @@ def test_a_backup_on_a_new_machine_answers_nothing_new(model, tmp_path, capsys, 
 
 @pytest.mark.parametrize("harm", ["file", "entry", "key", "another model"])
 def test_a_backup_that_is_not_whole_is_not_restored(model, fitted, tmp_path, capsys, harm):
-    backup, before = tmp_path / "backup", (model / "ledger.sqlite").read_bytes()
+    backup = tmp_path / "backup"
     shown(capsys, "ledger", "backup", model, backup)
+    before = (model / "ledger.sqlite").read_bytes()
     if harm == "file":
         (backup / "teachers.npz").write_bytes(b"")
     elif harm == "key":
@@ -413,6 +415,59 @@ def test_an_old_copy_of_a_shared_ledger_is_restored_on_every_host(
     for host in (first, second):
         assert shown(capsys, "ledger", "verify", on(host)).out.startswith("sound: ")
         assert figures(capsys, host)["left"] <= spent
+
+
+def _limits_of(capsys, model):
+    keys = json.loads(shown(capsys, "keys", "list", model, "--json").out)
+    return {key["name"]: (key["budget"] and round(key["budget"], 9), key["no_quorums"]) for key in keys}
+
+
+def test_a_key_has_a_tenth_of_the_budget_unless_something_else_is_said(model, capsys):
+    shown(capsys, "keys", "project", model, "ward", "--budget", "0.5")
+    shown(capsys, "keys", "project", model, "open", "--quota", "5")
+    told = {
+        name: shown(capsys, "keys", "add", model, name, *options).err
+        for name, options in {
+            "plain": [],
+            "admin": ["--scope", "admin"],
+            "quota": ["--quota", "5"],
+            "half": ["--budget", "0.5"],
+            "counted": ["--no-quorums", "3"],
+            "ward": ["--project", "ward"],
+            "open": ["--project", "open"],
+            "all": ["--unlimited"],
+            "reader": ["--scope", "budget"],
+        }.items()
+    }
+    tenth, none = (0.1, None), (None, None)
+    assert _limits_of(capsys, model) == {
+        "plain": tenth,
+        "admin": tenth,
+        "quota": tenth,
+        "half": (0.5, None),
+        "counted": (None, 3),
+        "ward": none,
+        "open": tenth,
+        "all": none,
+        "reader": none,
+    }
+    assert "may use 0.1 of the budget (--budget)" in told["plain"]
+    assert "may use the whole budget" in told["all"]
+    assert "may use the share of its project" in told["ward"]
+    assert "may use" not in told["reader"]
+    assert "leave one out" in shown(capsys, "keys", "add", model, "b", "--unlimited", "--budget", "0.5", code=1).err
+
+
+def test_a_key_without_a_stated_share_cannot_use_up_the_budget(model, capsys):
+    token = json.loads(shown(capsys, "keys", "add", model, "a", "--json").out)["key"]
+    classifier = load(model)
+    try:
+        requests = [Request(np.array([[float(row)]]), caller=token.split("_")[1]) for row in range(40)]
+        replies = [classifier.session_.ask_all([request])[0] for request in requests]
+    finally:
+        classifier.session_.close()
+    assert sum(not isinstance(reply, Exception) for reply in replies) == 4  # a tenth of 40
+    assert figures(capsys, model)["left"] >= 0.9
 
 
 def test_shares_are_given_changed_and_shown(model, capsys):

@@ -7,6 +7,7 @@ import pytest
 from ledger_in_use import SPENT, ask, make_used, open_ledger, session_of, units_spent
 from quorate.core.errors import LedgerRefused
 from quorate.core.ledger import restore
+from quorate.core.ledger._store import with_password
 
 
 @pytest.fixture
@@ -104,6 +105,13 @@ def test_a_backup_is_refused_until_it_is_restored(folder, machine):
     restore(folder, fingerprint="m", charge="mark")
     assert units_spent(folder / "ledger.sqlite") == SPENT + 1
     spend(folder, 101)
+
+
+def test_the_password_of_a_database_comes_from_the_environment(monkeypatch):
+    plain = "postgresql://quorate@postgres/quorate"
+    monkeypatch.setenv("QUORATE_LEDGER", "postgresql://quorate:secret@postgres/quorate")
+    assert with_password(plain) == "postgresql://quorate:secret@postgres/quorate"
+    assert with_password("postgresql://quorate@elsewhere/quorate") == "postgresql://quorate@elsewhere/quorate"
 
 
 def test_copies_of_a_folder_share_a_database(postgres_url, machine, tmp_path):

@@ -11,11 +11,13 @@ import sys
 from importlib import resources
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import quorate
 from documents import ROOT
 from image_steps import environment_of, stages_of
+from quorate import PrivateClassifier, save
 from quorate.cli.app import app
 from quorate.cli.serving import serve
 from quorate.service._openapi import ROUTES
@@ -163,6 +165,61 @@ def test_nothing_runs_as_root_or_writes_to_its_root():
     mounted = {mount["mountPath"] for mount in POD["containers"][0]["volumeMounts"]}
     mounted_by_compose = {one.split(":")[1] for one in service["volumes"]} | set(service["tmpfs"])
     assert mounted == mounted_by_compose == {"/models", "/var/lib/quorate", "/tmp"}
+
+
+# The recipes of the manifests, with folders of this machine in the place of volumes.
+
+
+def in_a_pod(command, home):
+    """Return a command of a container, whose volumes are folders of `home`."""
+    words = [re.sub(r"(?<![\w/])/(models|backups)\b", lambda found: f"{home}/{found[1]}", word) for word in command]
+    (home / "bin").mkdir(exist_ok=True)
+    program = home / "bin" / "quorate"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m quorate "$@"\n')
+    program.chmod(0o755)
+    environment = os.environ | {"PATH": f"{program.parent}:{os.environ['PATH']}"}
+    return subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+@pytest.fixture
+def volumes(tmp_path):
+    """A model that was fitted elsewhere, and the folders of two empty volumes."""
+    for name in ("models", "backups"):
+        (tmp_path / name).mkdir()
+    X, y = np.array([[0.0], [1.0]] * 2000), np.array([0, 1] * 2000)
+    classifier = PrivateClassifier(epsilon=2.0, teachers=200, queries=40, aggregator="noisy_max", classes=[0, 1])
+    save(classifier.fit(X, y), tmp_path / "triage")
+    classifier.session_.close()
+    return tmp_path
+
+
+def test_the_server_starts_when_the_whole_folder_is_there(volumes):
+    (init,) = POD["initContainers"]
+    with in_a_pod(init["command"], volumes) as waiting:
+        try:
+            shutil.copytree(volumes / "triage", volumes / "models" / "incoming")  # as `kubectl cp` does
+            with pytest.raises(subprocess.TimeoutExpired):
+                waiting.wait(2)
+            (volumes / "models" / "incoming").rename(volumes / "models" / "triage")
+            assert waiting.wait(30) == 0
+        finally:
+            waiting.kill()
+    assert {mount["name"] for mount in init["volumeMounts"]} <= {"models", "tmp"}
+
+
+def test_the_nightly_backup_can_be_restored(volumes):
+    (volumes / "triage").rename(volumes / "models" / "triage")
+    job = next(one for one in MANIFESTS if one["kind"] == "CronJob")["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    (container,) = job["containers"]
+    running = in_a_pod([*container["command"], *container["args"]], volumes)
+    said, _ = running.communicate(timeout=120)
+    assert running.returncode == 0, said
+    (backup,) = (volumes / "backups").iterdir()
+    assert "can be restored by --charge mark, which leaves 100.00% of the budget" in said
+    assert (backup / "ledger.sqlite").exists()
+    claims = [one for one in job["volumes"] if "persistentVolumeClaim" in one]
+    templates = [f"{one['metadata']['name']}-quorate-0" for one in MANIFESTS[0]["spec"]["volumeClaimTemplates"]]
+    assert claims[0]["persistentVolumeClaim"]["claimName"] in templates
 
 
 def exported():

@@ -3,7 +3,7 @@
 import json as jsons
 import sys
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +20,7 @@ from quorate.core.ledger import Ledger, share_figures
 keys = App(name="keys", help_format="markdown")
 
 _DAY = 24 * 3600.0
+_SHARES = ("budget", "no_quorums", "per_phase")  # The limits that leave something to other keys.
 
 KeyId = Annotated[str, Parameter(help="The key's id, as `quorate keys list` shows it.")]
 Scopes = Annotated[
@@ -83,12 +84,40 @@ def _add(
     *,
     scope: Scopes = ("ask",),
     limits: KeyLimits | None = None,
+    unlimited: Annotated[
+        bool, Parameter(negative="", help="Let the key spend the whole budget, or take every seat of a phase.")
+    ] = False,
     json: AsJson = False,
 ) -> int:
-    """Make a key and print it once: only a hash is kept. A running server accepts it within a second or so."""
+    """Make a key and print it once: only a hash is kept. A running server accepts it within a second or so.
+
+    A key that may ask has a share: a tenth of the budget, or of the seats of each phase of an everlasting model, unless
+    --budget, --no-quorums, --per-phase or a project limits it, or --unlimited lifts that.
+    """
+    values = (limits or KeyLimits()).changes()
+    is_limited = not values.keys().isdisjoint(_SHARES)
+    if unlimited and is_limited:
+        raise InvalidInput("--unlimited must stand without --budget, --no-quorums and --per-phase; leave one out")
     with opened_ledger(model) as ledger:
-        token = ledger.add_key(name, scopes=scope, **(limits or KeyLimits()).changes())
+        if not (unlimited or is_limited or set(scope) == {"budget"}):
+            values |= ledger.default_share(values.get("project", ""))
+        token = ledger.add_key(name, scopes=scope, **values)
+    _warn_of_share(values, scope)
     return _show_token(token, name, model, {"scopes": list(scope)}, as_json=json)
+
+
+def _warn_of_share(values: Mapping[str, Any], scopes: Collection[str]) -> None:
+    """Say what a key that may ask can spend."""
+    if set(scopes) == {"budget"}:
+        return
+    share = "the share of its project" if values.get("project") else "the whole budget"
+    if "budget" in values:
+        share = f"{values['budget']:.4g} of the budget (--budget)"
+    elif "no_quorums" in values:
+        share = f"{values['no_quorums']:,} no-quorums (--no-quorums)"
+    elif "per_phase" in values:
+        share = f"{values['per_phase']:,} seats of each phase (--per-phase)"
+    print(f"quorate: this key may use {share}", file=sys.stderr)
 
 
 @keys.command(name="rotate")

@@ -21,12 +21,13 @@ from typing import Any
 from quorate.core.checks import check_count
 from quorate.core.errors import InvalidInput, LedgerRefused
 from quorate.core.ledger._rules import State
-from quorate.core.ledger._shares import LIMITS, Key
+from quorate.core.ledger._shares import LIMITS, Key, Share
 from quorate.core.ledger.chain import Change
 
 _FRESH = 1.0  # seconds for which keys are not read again: a key that is revoked may work so long
 _STALE = 600.0  # seconds for which they are known while the ledger cannot be read: metrics can be
 _LONGEST = 100
+_DEFAULT_PARTS = 10  # A key for which no share is given may use one of so many parts.
 
 
 def _hash(secret: str) -> str:
@@ -141,6 +142,17 @@ class KeyRing(ABC):
             change.append("key_added", {"key": asdict(key) | {"scopes": list(key.scopes)}})
         self._key_cache.forget()
         return f"qk_{key_id}_{secret}"
+
+    def default_share(self, project: str = "") -> dict[str, Any]:
+        """Return the limit of a key for which none is given: a tenth of the budget, or of the seats of each phase.
+
+        A project that has such a limit leaves it to its keys to share.
+        """
+        state = self.state()
+        party = state.projects.get(project, Share())
+        if state.phase is not None:
+            return {} if party.per_phase is not None else {"per_phase": max(1, state.phase.seats // _DEFAULT_PARTS)}
+        return {} if (party.cost, party.no_quorums) != (None, None) else {"budget": 1 / _DEFAULT_PARTS}
 
     def change_key(self, id: str, **values: Any) -> None:
         """Change limits of a key, its `project`, or when it `expires`. What it has used stays counted."""

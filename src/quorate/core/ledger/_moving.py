@@ -10,7 +10,7 @@ from quorate.core.ledger._ledger import Ledger, find_ledger
 from quorate.core.ledger._parts import MAC_BYTES
 from quorate.core.ledger._requests import forgotten_requests
 from quorate.core.ledger._rules import FORMAT, State, to_json
-from quorate.core.ledger._store import LEDGER_FILE, PLACE_FILE, is_url, without_password
+from quorate.core.ledger._store import LEDGER_FILE, PLACE_FILE, is_url, with_password, without_password
 from quorate.core.ledger._verify import Verification, check_marks
 from quorate.core.ledger._views import LedgerView
 from quorate.core.ledger.budget import is_gone
@@ -28,7 +28,7 @@ def move(folder: Path, url: str, *, fingerprint: str) -> Ledger:
         raise InvalidInput(f"a ledger moves to a database, postgresql://..., not to {url!r}")
     if (folder / PLACE_FILE).exists():
         raise InvalidInput(f"the ledger of {folder} is in a database already")
-    new = Ledger.unchecked(url, fingerprint=fingerprint, folder=folder)
+    new = Ledger.unchecked(with_password(url), fingerprint=fingerprint, folder=folder)
     old = Ledger.unchecked(folder / LEDGER_FILE, fingerprint=fingerprint, folder=folder)
     if not new.exists():
         _copy(old, new)

@@ -116,6 +116,11 @@ def locate_ledger(folder: Path) -> str | Path:
         return folder / LEDGER_FILE
     except (OSError, ValueError, KeyError, TypeError):
         raise LedgerRefused(f"{folder / PLACE_FILE} cannot be read: it says where the ledger is") from None
+    return with_password(location)
+
+
+def with_password(location: str) -> str:
+    """Return the address in `$QUORATE_LEDGER` if it is this one with a password."""
     configured = os.environ.get("QUORATE_LEDGER", "")
     return configured if configured and without_password(configured) == without_password(location) else location
 
