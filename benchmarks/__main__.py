@@ -29,6 +29,7 @@ BENCHES = {
     "service": "answers a second through HTTP, callers beside each other, servers in trouble, response times",
     "everlasting": "endless streams: the records that they take, drift and poison",
     "release": "marginals of Adult, thresholds, boxes and halfspaces, synthetic records; peers where installed",
+    "numbers": "totals, means and medians by group: errors beside OpenDP's where installed, tails, coverage, scale",
     "audit": "how tight claims are, planted bugs, tracing, membership",
     "scale": "tables larger than memory, file readers, GPUs, clusters and sites",
 }

@@ -15,9 +15,10 @@ from quorate.core.mechanisms import NoisyVectors, SparseSums
 from quorate.core.mechanisms.distributions import gaussian_pmf
 from quorate.core.privacy import Budget
 from quorate.release import GroupRelease
-from quorate.release.numbers import _published, _release, _rows
+from quorate.release.numbers import _published, _quantiles, _release, _rows
 from quorate.release.numbers._bounds import FoundBounds
 from quorate.release.numbers._layout import UNIT, Layout
+from quorate.release.numbers._quantiles import quantile_sensitivity
 from quorate.tables import Category, Number
 
 _EPSILON, _DELTA, _SLACK, _KEYS = 1.0, 0.05, 0.02, 2
@@ -198,7 +199,7 @@ def _vectors_of(table: Any, settings: Mapping[str, Any], *, declared: bool, by_p
     columns: dict[str, Any] = {"v": Number(**_NUMBER), "w": Number(**_NUMBER, closed=True)}
     if declared:
         columns["g"] = Category(list(_GROUPS), closed=True)
-    release = GroupRelease("g", totals="v", means="w", medians="v", columns=columns, **settings)
+    release = GroupRelease("g", totals="v", means="w", columns=columns, **settings)
     with recorded():
         release.fit(table, groups="who" if by_person else None)
     if declared:
@@ -242,6 +243,44 @@ def largest_move(settings: Mapping[str, Any], *, declared: bool, by_person: bool
     return worst / square
 
 
+class _Rounds(_Recorder):
+    """Answers nothing but zeros, so that the points of all rounds are the same for every table."""
+
+    latest: ClassVar[Any] = None
+
+    def __init__(self, budget: Any, *, entries: int) -> None:
+        super().__init__(budget, entries=entries)
+        _Rounds.latest = self
+
+    def release(self, part: Any, *, squared_sensitivity: int, fraction: float) -> tuple[Any, float]:
+        exact, scale = super().release(part, squared_sensitivity=squared_sensitivity, fraction=fraction)
+        return np.zeros_like(exact), scale
+
+
+def largest_round(settings: Mapping[str, Any], *, by_person: bool = True) -> float:
+    """Return the largest squared move of a round of quantiles for tiny neighbours, by the claimed one."""
+    columns = {"v": Number(**_NUMBER), "g": Category(list(_GROUPS), closed=True)}
+    rounds: list[list[Any]] = []
+    for table in _tables(2 if by_person else 1):
+        with replaced(_release, "NoisyVectors", _Rounds):
+            release = GroupRelease("g", quantiles={"v": [0.5]}, columns=columns, **settings)
+            release.fit(table, groups="who" if by_person else None)
+        rounds.append(_Rounds.latest.asked[1:])
+    worst = 0.0
+    for answers in zip(*rounds, strict=True):
+        points = np.array([exact for exact, _ in answers], dtype=np.float64)
+        distances = ((points[:, None] - points[None, :]) ** 2).sum(axis=2)
+        worst = max(worst, float(distances.max()) / answers[0][1])
+    return worst
+
+
+def _enumerate_rounds(twin: tuple[Any, str, Any]) -> Caught:
+    """Compare the largest move of rounds of quantiles of tiny tables with the claimed one."""
+    with replaced(*twin):
+        worst = max(largest_round(settings) for settings in LIMITS)
+    return Caught("enumeration of tiny tables", f"a person moved a round by {worst:.2f} of the claim", found=worst > 1)
+
+
 def _enumerate_moves(twin: tuple[Any, str, Any]) -> Caught:
     """Compare the largest move of sums of tiny tables with the claimed one."""
     with replaced(*twin):
@@ -282,8 +321,13 @@ def _range_of_values(values: Sequence[NDArray[np.float64]], draw: Callable[..., 
     return [FoundBounds(float(np.nanmin(column)), float(np.nanmax(column)), 0.0) for column in values]
 
 
+def _added_units(*facts: Any) -> int:
+    """Return the squared length of added units, not of replaced ones: that is the mistake."""
+    return quantile_sensitivity(*facts) // 2
+
+
 _LIGHT_RECORDS = property(lambda self: replace(_WEIGHTS(self), records=UNIT // 4))
-_FULL_OTHERS = property(lambda self: replace(self.weights, cells=0))
+_FULL_OTHERS = property(lambda self: self.weights)
 _PEOPLE_ONCE = property(
     lambda self: replace(_OTHERS(self), people=math.isqrt(self.records_per_group**2 * self._rest_square // 4))
 )
@@ -303,5 +347,8 @@ NUMBERS = (
     replacement_bug("light_records", "enumeration", (Layout, "weights"), _LIGHT_RECORDS, _enumerate_moves),
     replacement_bug("others_in_full", "enumeration", (Layout, "other_weights"), _FULL_OTHERS, _enumerate_moves),
     replacement_bug("others_people_once", "enumeration", (Layout, "other_weights"), _PEOPLE_ONCE, _enumerate_moves),
+    replacement_bug(
+        "rounds_of_added_units", "enumeration", (_quantiles, "quantile_sensitivity"), _added_units, _enumerate_rounds
+    ),
     replacement_bug("bounds_of_values", "replay", (_release, "find_bounds"), _range_of_values, _replace_row),
 )

@@ -9,16 +9,17 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from planted.numbers import LIMITS, NUMBERS, largest_move
+from planted.numbers import LIMITS, NUMBERS, largest_move, largest_round
 from quorate import Account, InvalidInput, load
 from quorate.auditing.replay import entropy_tape
 from quorate.core.errors import BudgetSpent
 from quorate.release import GroupRelease
 from quorate.release.numbers._bounds import choose_bounds, count_cells
 from quorate.release.numbers._contributions import choose_records
-from quorate.release.numbers._estimates import TOO_FEW, quantile_answers
+from quorate.release.numbers._estimates import TOO_FEW
 from quorate.release.numbers._keys import GroupIndex, KeyColumn
 from quorate.release.numbers._layout import CutColumn, Layout
+from quorate.release.numbers._quantiles import Grid, Probes, quantile_answers
 from quorate.tables import Category, Date, Number
 from quorate.tables.containers import open_column
 from quorate.tables.files import TableStream
@@ -57,6 +58,12 @@ def test_no_replaced_record_moves_all_sums_by_more_than_claimed(declared):
     assert 0.9 < largest_move({}, declared=declared, by_person=False) <= 1
 
 
+@pytest.mark.parametrize("by_person", [True, False])
+def test_no_replaced_unit_moves_a_round_of_quantiles_by_more_than_claimed(by_person):
+    for limits in LIMITS if by_person else [{}]:
+        assert 0.9 < largest_round(limits, by_person=by_person) <= 1
+
+
 @pytest.mark.attack
 @pytest.mark.parametrize("bug", NUMBERS_OF_TABLES, ids=lambda bug: bug.name)
 def test_broken_twins_are_caught(bug):
@@ -65,16 +72,15 @@ def test_broken_twins_are_caught(bug):
 
 
 @pytest.mark.parametrize("sums", [0, 1, 2, 5, 40])
-@pytest.mark.parametrize("histograms", [0, 1, 7])
 @pytest.mark.parametrize("limits", [(1, 1), (3, 1), (1, 4), (12, 2), (200, 1)])
-def test_weights_keep_the_conditions_of_the_proof(sums, histograms, limits):
+def test_weights_keep_the_conditions_of_the_proof(sums, limits):
     groups, records = limits
-    layout = Layout(sums, histograms, groups, records, declared=False)
+    layout = Layout(sums, groups, records, declared=False)
     weights, other = layout.weights, layout.other_weights
     assert weights.records**2 >= sums * (weights.sums + 1) ** 2 * bool(sums)
     assert other.records**2 >= sums * (other.sums + 1) ** 2 * bool(sums)
     squares = other.records**2 + sums * (other.sums + 1) ** 2 * bool(sums)
-    rest = sums * 257**2 + histograms * weights.cells**2 + weights.records**2 * (records > 1)
+    rest = sums * 257**2 + weights.records**2 * (records > 1)
     room = max(rest, 0 if records > 1 else weights.records**2 // 8)
     assert groups * (records**2 * squares + other.people**2) <= records**2 * room
 
@@ -177,14 +183,45 @@ def test_small_groups_have_no_mean_and_say_so():
     assert all(row["note"] == TOO_FEW for row in refused)
 
 
-def test_quantile_intervals_have_cuts_at_their_ends():
+def test_quantile_intervals_end_at_the_innermost_clear_points():
     column = CutColumn("age", (10.0, 20.0, 30.0), 0.0, 40.0)
-    exact = quantile_answers(np.array([[0.0, 1000.0, 0.0, 0.0], [500.0, 500.0, 0.0, 0.0]]), 0.5, column, scale=1.0)
-    assert (exact.low[0], exact.high[0]) == (10.0, 20.0)
-    assert (exact.low[1], exact.high[1]) == (0.0, 20.0)
-    nothing = quantile_answers(np.zeros((1, 4)), 0.5, column, scale=10.0)
+    points = np.array([4, 2, 6, 3, 5, 2, 6])[:, None]  # of 0, 5, ..., 40: in turn below and above the median
+    answers = np.array([0, -1, 1, -1, 1, -1, 1])[:, None] * 100_000
+    sizes = np.array([100.0])
+    clear = quantile_answers(Probes(points, answers, 1000.0, 2), column, 0.5, sizes)
+    assert (clear.low[0], clear.high[0]) == (15.0, 25.0)
+    assert abs(clear.answers[0] - 20) < 1
+    outer = quantile_answers(
+        Probes(points, answers * [[1], [1], [1], [-9], [1], [1], [1]], 1000.0, 2), column, 0.5, sizes
+    )
+    assert outer.low[0] == 0.0, "the points further in are on the wrong side together"
+    crossed = quantile_answers(Probes(points[[0, 2, 1, 4, 3, 6, 5]], answers, 1000.0, 2), column, 0.5, sizes)
+    assert (crossed.low[0], crossed.high[0]) == (0.0, 40.0)
+    nothing = quantile_answers(Probes(points, 0 * answers, 1000.0, 2), column, 0.5, sizes)
     assert np.isnan(nothing.answers[0])
     assert nothing.notes == [TOO_FEW]
+
+
+@pytest.mark.parametrize("cuts", [(), (1.0,), (1.0, 2.0, 2.5)])
+@pytest.mark.parametrize("ends", [(None, None), (0.0, 4.0)])
+def test_points_of_quantiles_rise_and_are_public(cuts, ends):
+    column = CutColumn("age", cuts, *ends)
+    grid = Grid.of(column, 4)
+    assert (np.diff(grid.edges) > 0).all()
+    values = grid.values(np.linspace(0, grid.size, 50), column)
+    assert (np.diff(values) >= 0).all()
+    assert ends[0] is None or (values[0], values[-1]) == ends
+
+
+def test_quantiles_of_many_levels_and_of_no_group():
+    table = visits(6000)
+    levels = {"cost": [0.05, 0.25, 0.5, 0.9, 0.99]}
+    rows = GroupRelease("region", quantiles=levels, epsilon=5.0).fit(table).answer().to_pylist()
+    north = [row["answer"] for row in rows if row["region"] == "north" and row["measure"] != "records"]
+    truth = np.quantile(table["cost"][table["region"] == "north"], levels["cost"])
+    assert np.abs(np.array(north) / truth - 1).max() < 0.25
+    empty = GroupRelease("patient", medians="cost", epsilon=0.1).fit(table).answer()
+    assert set(empty["patient"].to_pylist()) == {"other"}
 
 
 def test_found_bounds_balance_clipping_with_noise():

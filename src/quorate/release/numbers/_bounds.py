@@ -13,6 +13,7 @@ from quorate.tables.cut_tree import CutTree, Draw, grow_trees
 _PARTS = 4  # into which a cell between two powers of two is divided, as candidates for a bound
 _POWERS = (-20, 50)  # of two: values beyond are clipped
 _CLEAR = 5.0  # deviations of the noise that a cell must exceed: a false cell could be far away from all values
+_TAIL, _LEAST_BEND = 5, -0.02  # clear cells that a tail goes on from, and the bend of its logarithm
 CELLS = 16  # of a column with quantiles
 
 
@@ -55,6 +56,9 @@ def choose_bounds(noisy: Floats, *, cell_noise: float, groups: int, sum_noise: f
         The standard deviation of a group's total in units of half the distance of the bounds.
     """
     counts = np.where(noisy > _CLEAR * cell_noise, noisy, 0.0)
+    middle = len(counts) // 2
+    for side in (slice(middle + 1, None), slice(middle - 1, None, -1)):
+        counts[side] = _continue_tail(counts[side], noisy[side], cell_noise)
     present = np.flatnonzero(counts)
     if not len(present):
         return FoundBounds(0.0, 1.0, 0.0)
@@ -72,6 +76,29 @@ def choose_bounds(noisy: Floats, *, cell_noise: float, groups: int, sum_noise: f
     total = float(np.abs(middles) @ counts)
     beyond = float(below[row] + above[column]) / total if total > 0 else 0.0
     return FoundBounds(float(lower[row]), float(upper[column]), min(beyond, 1.0))
+
+
+def _continue_tail(counts: Floats, noisy: Floats, cell_noise: float) -> Floats:
+    """Return counts of the cells of one sign with guesses for those beyond the last clear one, which are in its noise.
+
+    Their logarithms go on as a parabola through the last clear cells that is nowhere above a line, and the count of the
+    next cell, which is known to be small, limits them.
+    """
+    tail, last = counts.copy(), int(np.max(np.flatnonzero(counts), initial=-1))
+    cells = np.arange(max(int(np.argmax(counts)), last - _TAIL + 1), last + 1)
+    cells = cells[counts[cells] > 0]
+    if len(cells) < 3 or last + 1 == len(counts):
+        return tail
+    weights = counts[cells] / (cell_noise + np.sqrt(counts[cells]))
+    bend, slope, _ = np.polyfit(cells - last, np.log(counts[cells]), 2, w=weights)
+    if bend > _LEAST_BEND or len(cells) == 3:
+        bend = _LEAST_BEND
+        slope = np.polyfit(cells - last, np.log(counts[cells]) - bend * (cells - last) ** 2, 1, w=weights)[0]
+    steps = np.arange(1, len(counts) - last)
+    guess = counts[last] * np.exp(np.minimum(slope * steps + bend * steps**2, 0.0))
+    guess *= min(1.0, (max(noisy[last + 1], 0.0) + cell_noise) / guess[0])
+    tail[last + 1 :] = np.where(guess >= 1.0, guess, 0.0)
+    return tail
 
 
 def _divide_cells(counts: Floats) -> tuple[Floats, Floats, Floats]:

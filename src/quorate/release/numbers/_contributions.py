@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quorate.core.arrays import Floats, Integers
-from quorate.release.numbers._layout import FINE_BITS, CutColumn, SummedColumn, Weights
+from quorate.release.numbers._layout import FINE_BITS, SummedColumn, Weights
 
 
 def choose_records(
@@ -40,14 +40,9 @@ def _positions(runs: Integers) -> Integers:
 class GroupSums:
     """Exact sums by group number; arrays grow with the groups. Values at a bound are 2**30, so all sums are exact."""
 
-    def __init__(self, sums: Sequence[SummedColumn], cuts: Sequence[CutColumn]) -> None:
-        self.sums, self.cuts = tuple(sums), tuple(cuts)
-        self.columns = [
-            *("people", "records"),
-            *(f"sum {index}" for index in range(len(sums))),
-            *(f"missing {index}" for index in range(len(sums))),
-        ]
-        self.values = np.zeros((0, len(self.columns) + sum(column.size for column in cuts)), dtype=np.int64)
+    def __init__(self, sums: Sequence[SummedColumn]) -> None:
+        self.sums = tuple(sums)
+        self.values = np.zeros((0, 2 + 2 * len(sums)), dtype=np.int64)  # people, records, sums and missing values
 
     def add(self, groups: Integers, values: Mapping[str, Floats], first_of_person: NDArray[np.bool_] | None) -> None:
         """Add records of these groups. `first_of_person` marks a person's first record in its group."""
@@ -59,14 +54,6 @@ class GroupSums:
             fine, is_missing = fine_values(values[column.name], column)
             line[2 + index] += np.bincount(groups, weights=fine, minlength=width).astype(np.int64)
             line[2 + len(self.sums) + index] += np.bincount(groups[is_missing], minlength=width)
-        start = len(self.columns)
-        for cut in self.cuts:
-            numbers = values[cut.name]
-            present = ~np.isnan(numbers)
-            cells = np.searchsorted(np.array(cut.cuts), numbers[present], side="right")
-            counts = np.bincount(groups[present] * cut.size + cells, minlength=width * cut.size)
-            self.values[:, start : start + cut.size] += counts.reshape(width, cut.size)
-            start += cut.size
 
     def resize(self, groups: int) -> None:
         """Keep one row for each of this number of groups, all that have records among them."""
@@ -80,16 +67,12 @@ class GroupSums:
             )
             self.values = np.concatenate([self.values, more])
 
-    def weigh(self, chosen: Integers, weights: Weights, *, cells: bool) -> Integers:
-        """Return the entries of groups with weights: people, records, sums, missing values and cells."""
+    def weigh(self, chosen: Integers, weights: Weights) -> Integers:
+        """Return the entries of groups with weights: people, records, sums and missing values."""
         count = len(self.sums)
-        sums = _coarse(chosen[:, 2 : 2 + count], weights.sums)
         people = [chosen[:, :1] * weights.people] if weights.people else []
-        parts = [*people, chosen[:, 1:2] * weights.records, sums]
-        parts.append(chosen[:, 2 + count : 2 + 2 * count] * weights.sums)
-        if cells:
-            parts.append(chosen[:, 2 + 2 * count :] * weights.cells)
-        return np.concatenate(parts, axis=1)
+        parts = [*people, chosen[:, 1:2] * weights.records, _coarse(chosen[:, 2 : 2 + count], weights.sums)]
+        return np.concatenate([*parts, chosen[:, 2 + count :] * weights.sums], axis=1)
 
 
 def _coarse(fine: Integers, weight: int) -> Integers:

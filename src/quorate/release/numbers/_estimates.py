@@ -1,4 +1,4 @@
-"""Answers with intervals from the noisy sums of groups. Nothing here reads a private record: proof: step 7."""
+"""Answers with intervals from the noisy sums of groups. Nothing here reads a private record: proof: step 8."""
 
 import math
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from statistics import NormalDist
 import numpy as np
 
 from quorate.core.arrays import Floats, Integers
-from quorate.release.numbers._layout import CutColumn, SummedColumn, Weights
+from quorate.release.numbers._layout import SummedColumn, Weights
 
 Z = NormalDist().inv_cdf(0.975)
 _CLEAR = 4.0  # deviations of its noise that a number of values must exceed for a mean
@@ -90,56 +90,3 @@ class NoisySums:
             for clear, flag in zip(is_clear.tolist(), wide.tolist(), strict=True)
         ]
         return Answers(answers, low, high, notes)
-
-
-def quantile_answers(cells: Floats, level: float, column: CutColumn, *, scale: float) -> Answers:
-    """Return a quantile of a column in each group, from noisy counts (divided by their weight) of its cells.
-
-    The interval has a cut, or a bound, at both ends. From each side it moves inwards over cuts while the noisy number
-    of values below a cut is clearly on the wrong side of the quantile: proof: step 7.
-    """
-    if not column.cuts:
-        nothing = np.full(len(cells), np.nan)
-        return Answers(nothing, nothing, nothing, [TOO_FEW] * len(cells))
-    below = np.cumsum(cells, axis=1)[:, :-1]
-    above = cells.sum(axis=1, keepdims=True) - below
-    excess = (1 - level) * below - level * above  # below 0 at cuts that are not above the quantile
-    sizes = np.arange(1, column.size)
-    deviations = Z * scale * np.sqrt((1 - level) ** 2 * sizes + level**2 * (column.size - sizes))
-    from_left = np.cumprod(excess < -deviations, axis=1).sum(axis=1)
-    from_right = np.cumprod((excess > deviations)[:, ::-1], axis=1).sum(axis=1)
-    cuts = np.array([np.nan if column.low is None else column.low, *column.cuts])
-    ends = np.array([*column.cuts, np.nan if column.high is None else column.high])
-    low, high = cuts[from_left], ends[len(column.cuts) - from_right]
-    answers = np.array([_crossing(line, column) for line in excess])
-    answers = np.fmin(np.fmax(answers, low), high)
-    is_unknown = (from_left == 0) & (from_right == 0)
-    answers[is_unknown] = np.nan
-    return Answers(answers, low, high, [TOO_FEW if unknown else "" for unknown in is_unknown.tolist()])
-
-
-def _crossing(excess: Floats, column: CutColumn) -> float:
-    """Return where a noisy line of excesses, made to rise, crosses 0."""
-    rising = _isotonic(excess)
-    index = int(np.searchsorted(rising, 0.0, side="left"))
-    if index == 0:
-        return column.cuts[0] if column.low is None else (column.low + column.cuts[0]) / 2
-    if index == len(column.cuts):
-        return column.cuts[-1] if column.high is None else (column.cuts[-1] + column.high) / 2
-    left, right = column.cuts[index - 1], column.cuts[index]
-    step = rising[index] - rising[index - 1]
-    return left + (right - left) * float(-rising[index - 1] / step if step > 0 else 0.5)
-
-
-def _isotonic(line: Floats) -> Floats:
-    """Return the nearest line that does not fall."""
-    means: list[float] = []
-    sizes: list[int] = []
-    for value in line.tolist():
-        means.append(value)
-        sizes.append(1)
-        while len(means) > 1 and means[-2] > means[-1]:
-            size, mean = sizes.pop(), means.pop()
-            means[-1] = (means[-1] * sizes[-1] + mean * size) / (sizes[-1] + size)
-            sizes[-1] += size
-    return np.repeat(means, sizes)

@@ -4,7 +4,6 @@ A record of a group adds, with public weights,
 
     heads       one for each record (and, with several records of a person in a group, one for each person)
     sums        of each summed column its value, clipped and centred to [-1, 1], and a count of missing values
-    cells       of each column with quantiles one count in the cell of its value
 
 All entries have noise of one scale. Weights are chosen from public numbers alone.
 """
@@ -18,9 +17,6 @@ from quorate.core.errors import InvalidInput
 
 UNIT = 2**8  # the weight of a value at its bound, and the resolution of noisy sums
 FINE_BITS = 30  # of an exact value at its bound
-_CELLS_WEIGHT = round(
-    math.sqrt(2) * UNIT
-)  # makes the errors of a mean and a median about equal, in units of their ranges
 _OTHER_SHARE = 8  # the count of unpublished groups takes one part in so many where no sums are released
 Statistic = Literal["total", "mean", "quantile"]
 
@@ -67,20 +63,18 @@ class Weights:
     people: int
     records: int
     sums: int
-    cells: int
 
 
 @dataclass(frozen=True)
 class Layout:
     """How many records and groups of a unit count, and how many columns are summed and cut.
 
-    >>> layout = Layout(sums=1, histograms=0)
+    >>> layout = Layout(sums=1)
     >>> layout.weights.records >= layout.weights.sums, layout.squared_sensitivity
     (True, 264196)
     """
 
     sums: int
-    histograms: int
     groups_per_unit: int = 1
     records_per_group: int = 1
     declared: bool = True
@@ -98,20 +92,18 @@ class Layout:
     @property
     def weights(self) -> Weights:
         """The weights in a published group."""
-        cells = _CELLS_WEIGHT if self.histograms else 0
-        least = max(self._sums_square, self.histograms * cells**2 // 4, UNIT**2)
+        least = max(self._sums_square, UNIT**2)
         records = math.isqrt(least - 1) + 1  # at least the length of the sums: proof: step 4
         people = 3 * self.records_per_group * records // 4 if self.has_people else 0
-        return Weights(people, records, UNIT if self.sums else 0, cells)
+        return Weights(people, records, UNIT if self.sums else 0)
 
     @property
     def _rest_square(self) -> int:
         """The squared length of one record beside the entry by which undeclared groups are chosen: proof: step 5."""
         weights = self.weights
-        rest = self._sums_square + self.histograms * weights.cells**2
         if self.has_people:
-            return rest + weights.records**2
-        return max(rest, weights.records**2 // _OTHER_SHARE)
+            return self._sums_square + weights.records**2
+        return max(self._sums_square, weights.records**2 // _OTHER_SHARE)
 
     @property
     def other_weights(self) -> Weights:
@@ -129,20 +121,19 @@ class Layout:
             raise InvalidInput(
                 f"groups_per_person is too large for groups that are not declared: {self.groups_per_unit}"
             )
-        return Weights(people, records, sums, 0)
+        return Weights(people, records, sums)
 
     @property
     def squared_sensitivity(self) -> int:
         """The squared length by which a replaced unit moves all entries of all groups together: proof: steps 4, 5."""
         weights, rows = self.weights, self.records_per_group**2
-        inside = weights.people**2 + rows * (
-            weights.records**2 + self._sums_square + self.histograms * weights.cells**2
-        )
+        inside = weights.people**2 + rows * (weights.records**2 + self._sums_square)
         if not self.declared:
             head = weights.people**2 if self.has_people else weights.records**2
             inside = max(inside, head + rows * self._rest_square)
         return check_count("squared_sensitivity", 2 * self.groups_per_unit * inside)
 
-    def entries(self, cells: int) -> int:
-        """Return the number of entries of a group; `cells` are those of all cut columns."""
-        return (2 if self.has_people else 1) + 2 * self.sums + cells
+    @property
+    def entries(self) -> int:
+        """The number of entries of a group."""
+        return (2 if self.has_people else 1) + 2 * self.sums

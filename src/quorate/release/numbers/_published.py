@@ -2,17 +2,20 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from quorate.core.arrays import Integers
+from quorate.core.arrays import Floats, Integers
 from quorate.core.mechanisms import NoisyVectors, SparseSums
 from quorate.release.numbers._contributions import GroupSums
-from quorate.release.numbers._estimates import Answers, NoisySums, count_answers, quantile_answers
+from quorate.release.numbers._estimates import Answers, NoisySums, count_answers
 from quorate.release.numbers._keys import GroupIndex
 from quorate.release.numbers._layout import CutColumn, Layout, SummedColumn, Weights
+from quorate.release.numbers._quantiles import ROUNDS, Probes, no_probes, quantile_answers
+
+NOT_RELEASED = "not released for unpublished groups"
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ def quantile_name(name: str, level: float) -> str:
 
 @dataclass(frozen=True)
 class NoisyGroups:
-    """Noisy entries of groups that share their weights: people, records, sums, missing values and cells."""
+    """Noisy entries of groups that share their weights: people, records, sums and missing values."""
 
     entries: Integers
     weights: Weights
@@ -63,12 +66,6 @@ class NoisyGroups:
         records, sums = self._column(0), self._column(1 + position)
         return NoisySums(records, sums, self._column(1 + count + position), self.weights, self.scale)
 
-    def quantiles(self, level: float, column: CutColumn, start: int) -> Answers:
-        """Return quantiles of a column whose cells begin at this place behind all sums."""
-        first = start + 1 + (self.weights.people > 0)
-        cells = self.entries[:, first : first + column.size] / self.weights.cells
-        return quantile_answers(cells, level, column, scale=self.scale / self.weights.cells)
-
 
 @dataclass(frozen=True)
 class Published:
@@ -82,6 +79,7 @@ class Published:
     other: Integers
     scale: float
     threshold: int | None
+    probes: Probes = field(default_factory=no_probes)
 
     @property
     def least_units(self) -> float | None:
@@ -100,9 +98,13 @@ class Published:
             The public number of records, infinity if it is private.
         """
         parts = [self._answers(NoisyGroups(self.entries, self.layout.weights, self.scale), statistics, most)]
+        parts[0] |= self._quantiles(statistics)
         if self.other.size:
             row = NoisyGroups(self.other[None, :], self.layout.other_weights, self.scale)
             parts.append(self._answers(row, statistics, most))
+            nothing = np.full(1, np.nan)
+            for name, level in statistics.quantiles:
+                parts[1][quantile_name(name, level)] = Answers(nothing, nothing, nothing, [NOT_RELEASED])
         return {name: _join([part[name] for part in parts]) for name in parts[0]}
 
     def _answers(self, groups: NoisyGroups, statistics: Statistics, most: float) -> dict[str, Answers]:
@@ -116,20 +118,32 @@ class Published:
         for name in statistics.means:
             index = names.index(name)
             answers[f"mean {name}"] = groups.sums(index, len(names)).means(self.sums[index])
-        for name, level in statistics.quantiles:
-            answers[quantile_name(name, level)] = self._quantiles(groups, name, level)
         return answers
 
-    def _quantiles(self, groups: NoisyGroups, name: str, level: float) -> Answers:
-        if not groups.weights.cells:
-            nothing = np.full(len(groups.entries), np.nan)
-            return Answers(nothing, nothing, nothing, ["not released for unpublished groups"] * len(groups.entries))
-        start = 2 * len(self.sums)
-        for column in self.cuts:
-            if column.name == name:
-                return groups.quantiles(level, column, start)
-            start += column.size
-        raise KeyError(name)
+    @property
+    def sizes(self) -> Floats:
+        """The noisy number of records of each group."""
+        return NoisyGroups(self.entries, self.layout.weights, self.scale).records(math.inf).answers
+
+    def targets(self, statistics: Statistics) -> list[tuple[CutColumn, float]]:
+        """Return the column and the level of each quantile."""
+        columns = {column.name: column for column in self.cuts}
+        return [(columns[name], level) for name, level in statistics.quantiles]
+
+    def fits(self, statistics: Statistics) -> bool:
+        """Return whether the sums have the sizes that groups and statistics need."""
+        rounds = ROUNDS * bool(statistics.quantiles)
+        shape = (len(statistics.quantiles), rounds, len(self.keys) * bool(rounds))
+        is_whole = self.probes.points.shape == self.probes.answers.shape == shape
+        return is_whole and self.entries.shape == (len(self.keys), self.layout.entries)
+
+    def _quantiles(self, statistics: Statistics) -> dict[str, Answers]:
+        answers = {}
+        for index, (column, level) in enumerate(self.targets(statistics)):
+            parts = self.probes
+            own = Probes(parts.points[index], parts.answers[index], parts.scale, parts.parts)
+            answers[quantile_name(column.name, level)] = quantile_answers(own, column, level, self.sizes)
+        return answers
 
 
 def _join(parts: Sequence[Answers]) -> Answers:
@@ -142,14 +156,9 @@ def _join(parts: Sequence[Answers]) -> Answers:
 
 
 def release_sums(
-    exact: GroupSums,
-    index: GroupIndex,
-    layout: Layout,
-    vectors: NoisyVectors,
-    *,
-    slack: float,
+    exact: GroupSums, index: GroupIndex, layout: Layout, vectors: NoisyVectors, *, slack: float, fraction: float
 ) -> Published:
-    """Release the sums of all groups with all that the vectors have left: proof: steps 4 and 5.
+    """Release the sums of all groups: proof: steps 4 and 5.
 
     Parameters
     ----------
@@ -163,31 +172,26 @@ def release_sums(
         The budget.
     slack
         The probability with which any undeclared group of a single unit is published, at most.
+    fraction
+        The share of what the vectors have left.
     """
     square = layout.squared_sensitivity
     if index.is_declared:
-        weighted = exact.weigh(exact.values, layout.weights, cells=True)
-        noisy, scale = vectors.release(weighted.ravel(), squared_sensitivity=square, fraction=1.0)
-        shape, no_row = weighted.shape, np.zeros(0, dtype=np.int64)
+        weighted = exact.weigh(exact.values, layout.weights)
+        noisy, scale = vectors.release(weighted.ravel(), squared_sensitivity=square, fraction=fraction)
+        no_row = np.zeros(0, dtype=np.int64)
         return Published(
-            layout, exact.sums, exact.cuts, tuple(index.keys), noisy.reshape(shape), no_row, scale, threshold=None
+            layout, exact.sums, (), tuple(index.keys), noisy.reshape(weighted.shape), no_row, scale, threshold=None
         )
-    return _release_undeclared(exact, index, layout, vectors, slack=slack)
-
-
-def _release_undeclared(
-    exact: GroupSums, index: GroupIndex, layout: Layout, vectors: NoisyVectors, *, slack: float
-) -> Published:
-    """Release the groups whose noisy heads pass a threshold, and all others as one row: proof: step 5."""
     keys, weights, other_weights = index.keys, layout.weights, layout.other_weights
-    weighted = exact.weigh(exact.values, weights, cells=True)
+    weighted = exact.weigh(exact.values, weights)
     rows = {key: row for row, key in enumerate(keys)}
     width = weighted.shape[1] - 1
 
     def sums_of(published: Sequence[str]) -> Integers:
         chosen = np.array([rows[key] for key in published], dtype=np.int64)
         rest = exact.values.sum(axis=0) - exact.values[chosen].sum(axis=0)
-        row = exact.weigh(rest[None, :], other_weights, cells=False)
+        row = exact.weigh(rest[None, :], other_weights)
         return np.concatenate([weighted[chosen, 1:].ravel(), row.ravel()])
 
     heads, noisy, mechanism = SparseSums.release_within(
@@ -196,25 +200,17 @@ def _release_undeclared(
         sums_of,
         head=weights.people or weights.records,
         keys_per_unit=layout.groups_per_unit,
-        squared_sensitivity=layout.squared_sensitivity,
+        squared_sensitivity=square,
         slack=slack,
-        fraction=1.0,
+        fraction=fraction,
     )
     rest = noisy[: len(heads) * width].reshape(len(heads), width)
     entries = np.column_stack([np.array(list(heads.values()), dtype=np.int64), rest])
-    return Published(
-        layout,
-        exact.sums,
-        exact.cuts,
-        tuple(heads),
-        entries,
-        noisy[len(heads) * width :],
-        mechanism.scale,
-        mechanism.threshold,
-    )
+    other = noisy[len(heads) * width :]
+    return Published(layout, exact.sums, (), tuple(heads), entries, other, mechanism.scale, mechanism.threshold)
 
 
-def expected_halves(layout: Layout, scale: float, size: int) -> dict[str, float]:
+def expected_halves(layout: Layout, scale: float, size: int, rank_scale: float = 0.0) -> dict[str, float]:
     """Return half the expected width of intervals for a group of this size, in units of each column's half range.
 
     Parameters
@@ -225,6 +221,8 @@ def expected_halves(layout: Layout, scale: float, size: int) -> dict[str, float]
         The scale of the noise.
     size
         The number of records of the group.
+    rank_scale
+        The deviation of the number of values below a quantile, from all rounds together.
     """
     weights, z = layout.weights, 1.96
     halves = {"records": z * scale / weights.records}
@@ -234,8 +232,7 @@ def expected_halves(layout: Layout, scale: float, size: int) -> dict[str, float]
         halves["sum"] = z * scale / weights.sums
         halves["values"] = z * scale * math.sqrt(1 / weights.records**2 + 1 / weights.sums**2)
         halves["mean"] = math.hypot(halves["sum"], halves["values"] / 2) / size  # a mean half-way to a bound
-    if layout.histograms:
-        halves["rank"] = z * scale / weights.cells * math.sqrt(16 / 4) / size
+    halves["rank"] = z * rank_scale / size
     return halves
 
 

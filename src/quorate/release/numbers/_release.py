@@ -9,6 +9,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self, cast
 
@@ -31,11 +32,20 @@ from quorate.models.saving.codecs import from_plain, to_plain
 from quorate.models.saving.contract import SavedModel, Spending, State
 from quorate.release._saved import spent_budget
 from quorate.release.domain import SealedCounts
-from quorate.release.numbers._bounds import CELLS, find_bounds, find_cuts, grid_edges
+from quorate.release.numbers._bounds import find_bounds, find_cuts, grid_edges
 from quorate.release.numbers._estimates import Answers
-from quorate.release.numbers._keys import GroupIndex, KeyColumn, key_texts
+from quorate.release.numbers._keys import MOST_GROUPS, GroupIndex, KeyColumn, key_texts
 from quorate.release.numbers._layout import CutColumn, Layout, SummedColumn
 from quorate.release.numbers._published import Published, Statistics, expected_halves, plain_rows, release_sums
+from quorate.release.numbers._quantiles import (
+    ROUNDS,
+    Grid,
+    Probes,
+    choose_parts,
+    quantile_share,
+    rank_scale,
+    release_probes,
+)
 from quorate.release.numbers._rows import PrivateRows
 from quorate.release.people import PERSON, RECORD
 from quorate.release.workloads import Columns
@@ -47,7 +57,7 @@ from quorate.tables.results import Table, make_table
 from quorate.tables.schema import Schema
 
 _BOUNDS_SHARE = 0.05  # of the budget, for bounds that are not declared
-_CUTS_SHARE = 0.1  # of the budget, for cuts that are not declared
+_CUTS_SHARE = 0.05  # of the budget, for cuts that are not declared
 _SLACK_SHARE = 0.2  # of delta, for undeclared groups of a single unit
 _EXPECTED_GROUPS = 20  # undeclared groups, for the choice of bounds
 _ANSWER_COLUMNS = ("measure", "answer", "low", "high", "note")
@@ -72,7 +82,8 @@ class GroupRelease(SavedModel, ShowsClaim, BaseEstimator):
     columns
         Declarations of columns: a mapping from names to `Number`, `Category` and `Date`, a `Schema`, or a
         `quorate.release.Columns`. Totals and means clip values to `low` and `high` of a `Number`; without them, bounds
-        are found for a twentieth of the budget. Quantiles use its `cuts`; without them, cuts are found for a tenth.
+        are found for a twentieth of the budget. Quantiles begin with its `cuts`; without them, cuts are found for a
+        twentieth.
         `closed` says that every record has a value, which makes totals more exact.
     epsilon, delta
         The privacy loss allowed. All of it is spent by `fit`.
@@ -152,11 +163,15 @@ class GroupRelease(SavedModel, ShowsClaim, BaseEstimator):
         )
         with charge, progress("releasing numbers by group"):
             sums, cuts = columns.find(rows, vectors, layout, index)  # proof: step 6
-            exact = rows.sum_groups(index, layout, sums, cuts)  # proof: steps 2 and 3
+            exact = rows.sum_groups(index, layout, sums)  # proof: steps 2 and 3
             units = rows.count_units(exact)
-            published: Published = release_counts(
-                SealedCounts(exact), lambda counted: release_sums(counted, index, layout, vectors, slack=slack)
+            first: Published = release_counts(
+                SealedCounts(exact),
+                lambda counted: release_sums(
+                    counted, index, layout, vectors, slack=slack, fraction=1 - columns.quantile_share(layout)
+                ),
             )
+            published = _release_quantiles(replace(first, cuts=tuple(cuts)), statistics, rows, index, vectors)
         total = getattr(account, "total", None)
         self._keep(published, statistics, unit=unit, units=units, notes=columns.notes, total=total)
         self.budget_, self.seconds_ = spent_budget(epsilon, delta), time.perf_counter() - began
@@ -190,10 +205,8 @@ class GroupRelease(SavedModel, ShowsClaim, BaseEstimator):
                 f"records_per_person must be a multiple of groups_per_person, got {records} and {most_groups}"
             )
         summed = dict.fromkeys([*statistics.totals, *statistics.means])
-        cut = dict.fromkeys(name for name, _ in statistics.quantiles)
         layout = Layout(
             sums=len(summed),
-            histograms=len(cut),
             groups_per_unit=most_groups if index.columns else 1,
             records_per_group=records // most_groups,
             declared=index.is_declared,
@@ -277,11 +290,14 @@ class GroupRelease(SavedModel, ShowsClaim, BaseEstimator):
         slack = 0.0 if index.is_declared else self.delta * _SLACK_SHARE
         budget = Budget(epsilon=self.epsilon, delta=self.delta, slack=slack)
         vectors = NoisyVectors(budget, entries=columns.most_entries(layout, index))
-        scale = vectors.scale(squared_sensitivity=layout.squared_sensitivity, fraction=columns.rest_share)
+        left, quantiles = columns.rest_share, columns.quantile_share(layout)
+        scale = vectors.scale(squared_sensitivity=layout.squared_sensitivity, fraction=left * (1 - quantiles))
+        levels = [level for _, level in statistics.quantiles]
+        ranks = rank_scale(layout, levels, vectors, fraction=left * quantiles)
         rows = [
             {"group of": size, **row}
             for size in (check_count("size", size) for size in sizes)
-            for row in columns.expected(expected_halves(layout, scale, size), has_people=layout.has_people)
+            for row in columns.expected(expected_halves(layout, scale, size, ranks), has_people=layout.has_people)
         ]
         return make_table({name: [row[name] for row in rows] for name in rows[0]})
 
@@ -317,12 +333,21 @@ class GroupRelease(SavedModel, ShowsClaim, BaseEstimator):
                 "cuts": to_plain(published.cuts),
                 "scale": repr(published.scale),
                 "threshold": published.threshold,
+                "probes": {"scale": repr(published.probes.scale), "parts": published.probes.parts},
                 "notes": list(self.notes_),
                 "total": to_plain(self.total_),
             }
         )
         state.put_document("groups", list(published.keys))
-        state.put_arrays("sums", True, entries=published.entries, other=published.other)
+        probes = published.probes
+        state.put_arrays(
+            "sums",
+            True,
+            entries=published.entries,
+            other=published.other,
+            probe_points=probes.points,
+            probe_answers=probes.answers,
+        )
         return state
 
     @classmethod
@@ -340,11 +365,16 @@ class GroupRelease(SavedModel, ShowsClaim, BaseEstimator):
             arrays["other"].astype(np.int64),
             float(values["scale"]),
             values["threshold"],
+            Probes(
+                arrays["probe_points"].astype(np.int64),
+                arrays["probe_answers"].astype(np.int64),
+                float(values["probes"]["scale"]),
+                int(values["probes"]["parts"]),
+            ),
         )
-        width = layout.entries(sum(column.size for column in published.cuts))
-        if published.entries.shape != (len(published.keys), width) or values["unit"] not in (RECORD, PERSON):
-            raise InvalidInput("the sums of a release must match its groups and measures; the folder is damaged")
         statistics = cast("Statistics", from_plain(values["statistics"], Statistics))
+        if not published.fits(statistics) or values["unit"] not in (RECORD, PERSON):
+            raise InvalidInput("the sums of a release must match its groups and measures; the folder is damaged")
         total = from_plain(values["total"], Total)
         release._keep(
             published, statistics, unit=values["unit"], units=int(values["units"]), notes=values["notes"], total=total
@@ -389,6 +419,27 @@ def _names(setting: str, value: Any) -> tuple[str, ...]:
     return names
 
 
+def _release_quantiles(
+    published: Published, statistics: Statistics, rows: PrivateRows, index: GroupIndex, vectors: NoisyVectors
+) -> Published:
+    """Return the release with the quantiles of its groups, for all that the vectors have left."""
+    targets = published.targets(statistics)
+    if not targets:
+        return published
+    parts = choose_parts(published.cuts, len(published.keys))
+    grids = {column.name: Grid.of(column, parts) for column in published.cuts}
+    numbers = {key: number for number, key in enumerate(index.keys)}
+    chosen = np.array([numbers[key] for key in published.keys], dtype=np.int64)
+    counts = rows.count_values(index, published.layout, chosen, grids)
+    probes = release_counts(
+        SealedCounts(counts),
+        lambda counted: release_probes(
+            counted, targets, published.sizes, vectors, layout=published.layout, parts=parts
+        ),
+    )
+    return replace(published, probes=probes)
+
+
 class _MeasuredColumns:
     """The columns with totals, means and quantiles: declared facts, and what has to be found with noise."""
 
@@ -412,13 +463,17 @@ class _MeasuredColumns:
         """The share of the budget that is left for the sums."""
         return 1.0 - _BOUNDS_SHARE * bool(self._unbounded) - _CUTS_SHARE * bool(self._uncut)
 
+    def quantile_share(self, layout: Layout) -> float:
+        """Return the share of what is left for sums and quantiles that quantiles take."""
+        return quantile_share(layout, len(self._statistics.quantiles))
+
     def most_entries(self, layout: Layout, index: GroupIndex) -> int:
         """Return how many noisy entries are released at most, a public number: proof: step 1."""
         found = len(self._unbounded) * (len(grid_edges()) + 1) + len(self._uncut) * STAGES * most_cells()
+        answers = ROUNDS * len(self._statistics.quantiles)
         if not index.is_declared:
-            return found + layout.squared_sensitivity
-        cells = [CELLS + 4 if name in self._uncut else len(self._number(name).cuts or ()) + 1 for name in self._cut]
-        return found + index.declared_groups * layout.entries(sum(cells))
+            return found + layout.squared_sensitivity + MOST_GROUPS * answers
+        return found + index.declared_groups * (layout.entries + answers)
 
     def find(
         self, rows: PrivateRows, vectors: NoisyVectors, layout: Layout, index: GroupIndex
@@ -439,7 +494,8 @@ class _MeasuredColumns:
 
         bounds, cuts = {}, {}
         if self._unbounded:
-            scale = vectors.scale(squared_sensitivity=layout.squared_sensitivity, fraction=self.rest_share)
+            fraction = self.rest_share * (1 - self.quantile_share(layout))
+            scale = vectors.scale(squared_sensitivity=layout.squared_sensitivity, fraction=fraction)
             noise = expected_halves(layout, scale, 1)
             found = release_counts(
                 SealedCounts(rows.unit_values(self._unbounded)),

@@ -4,12 +4,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from quorate.core.arrays import Floats, Integers
 from quorate.core.errors import InvalidInput
 from quorate.release.numbers._contributions import GroupSums, choose_records
 from quorate.release.numbers._keys import GroupIndex
-from quorate.release.numbers._layout import CutColumn, Layout, SummedColumn
+from quorate.release.numbers._layout import Layout, SummedColumn
+from quorate.release.numbers._quantiles import Grid
 from quorate.tables.containers import column_names, open_columns
 from quorate.tables.files import TableStream
 from quorate.tables.persons import person_names
@@ -29,6 +31,7 @@ class PrivateRows:
         wanted = [*dict.fromkeys([*names, *([groups] if self._person_column else [])])]
         self._names = wanted or column_names(private if self._stream is None else self._stream.header)[:1]
         self._columns = self._open(private)
+        self._chosen: tuple[NDArray[np.bool_], NDArray[np.bool_]] | None = None
         self.people: Integers | None = None if groups is None else self._number_people(groups)
         if self._stream is None and not self._rows_in_memory:
             raise InvalidInput("private must hold at least one record")
@@ -83,32 +86,49 @@ class PrivateRows:
         first = np.unique(self.people, return_index=True)[1]  # proof: step 2
         return [column[first] for column in columns]
 
-    def sum_groups(
-        self, index: GroupIndex, layout: Layout, sums: Sequence[SummedColumn], cuts: Sequence[CutColumn]
-    ) -> GroupSums:
+    def sum_groups(self, index: GroupIndex, layout: Layout, sums: Sequence[SummedColumn]) -> GroupSums:
         """Return the exact sums of the groups of all records that count."""
-        exact = GroupSums(sums, cuts)
-        names = dict.fromkeys([*(column.name for column in sums), *(column.name for column in cuts)])
-        chosen, first = None, None
-        if self.people is not None:
-            groups = np.concatenate([index.numbers(batch, self._reading) for batch in self])
-            chosen, first = choose_records(
-                self.people,
-                groups,
-                groups_per_unit=layout.groups_per_unit,
-                records_per_group=layout.records_per_group,
-            )
-        start = 0
-        for batch in self:
-            numbers = index.numbers(batch, self._reading)
-            rows = slice(start, start + len(numbers))
-            start += len(numbers)
-            keep = None if chosen is None else chosen[rows]
-            values = {name: read_numbers(batch[name], self._reading) for name in names}
-            if keep is not None and first is not None:
-                values = {name: column[keep] for name, column in values.items()}
-                exact.add(numbers[keep], values, first[rows][keep])
-            else:
-                exact.add(numbers, values, None)
+        exact = GroupSums(sums)
+        for groups, values, first in self._counted(index, layout, [column.name for column in sums]):
+            exact.add(groups, values, first)
         exact.resize(index.declared_groups if index.is_declared else len(index.keys))
         return exact
+
+    def count_values(
+        self, index: GroupIndex, layout: Layout, published: Integers, grids: Mapping[str, Grid]
+    ) -> dict[str, Integers]:
+        """Return how many values that count the groups with these numbers have in each cell of each column's grid."""
+        counts = {name: np.zeros((len(published), grid.size), dtype=np.int64) for name, grid in grids.items()}
+        rows = np.full(index.declared_groups if index.is_declared else len(index.keys), -1)
+        rows[published] = np.arange(len(published))
+        for groups, values, _ in self._counted(index, layout, [*grids]):
+            for name, grid in grids.items():
+                keep = (rows[groups] >= 0) & ~np.isnan(values[name])
+                cells = np.searchsorted(grid.edges, values[name][keep], side="right")
+                np.add.at(counts[name], (rows[groups[keep]], cells), 1)
+        return counts
+
+    def _counted(
+        self, index: GroupIndex, layout: Layout, names: Sequence[str]
+    ) -> Iterator[tuple[Integers, dict[str, Floats], NDArray[np.bool_] | None]]:
+        """Yield groups and values of records that count, and which are the first of their person in their group."""
+        start = 0
+        for batch in self:
+            groups = index.numbers(batch, self._reading)
+            values = {name: read_numbers(batch[name], self._reading) for name in names}
+            if self.people is None:
+                yield groups, values, None
+                continue
+            rows = slice(start, start + len(groups))
+            chosen, first = (flags[rows] for flags in self._choice(index, layout))
+            yield groups[chosen], {name: column[chosen] for name, column in values.items()}, first[chosen]
+            start += len(groups)
+
+    def _choice(self, index: GroupIndex, layout: Layout) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Return which records count, and which are the first of their person in their group, once for all passes."""
+        if self._chosen is None and self.people is not None:
+            groups = np.concatenate([index.numbers(batch, self._reading) for batch in self])
+            limits = {"groups_per_unit": layout.groups_per_unit, "records_per_group": layout.records_per_group}
+            self._chosen = choose_records(self.people, groups, **limits)
+        assert self._chosen is not None
+        return self._chosen
