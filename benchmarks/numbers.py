@@ -144,7 +144,11 @@ def release_opendp(table: GroupedTable, *, epsilon: float, public: bool, release
     with tempfile.TemporaryDirectory() as folder:
         task, result = Path(folder, "task.json"), Path(folder, "result.json")
         table.frame[[*table.by, *table.bounds]].to_parquet(Path(folder, "table.parquet"), index=False)
-        settings: dict[str, Any] = {"table": str(Path(folder, "table.parquet")), "by": table.by, "bounds": dict(table.bounds)}
+        settings: dict[str, Any] = {
+            "table": str(Path(folder, "table.parquet")),
+            "by": table.by,
+            "bounds": dict(table.bounds),
+        }
         settings |= {"epsilon": epsilon, "rho": loss_of(epsilon), "delta": _DELTA, "noise": noise, "public": public}
         settings |= {"releases": releases, "candidates": _CANDIDATES, "groups": len(table.truths())}
         task.write_text(json.dumps(settings))
