@@ -13,6 +13,8 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,9 @@ from quorate.models.knn._ballots import Ballot
 from quorate.models.knn._unit_file import UnitFile
 from quorate.models.knn._units import SEALED
 from quorate.models.predictors import labels, records
+from quorate.service._codec import read_request
+from quorate.service._errors import Refused
+from quorate.service._inputs import MatrixInput
 from quorate.tables import columns, containers, csv_files, dates, persons, values
 from quorate.tables import frames as frame_module
 from quorate.tables.reading import as_reading
@@ -427,6 +432,17 @@ def _infinite_values_of_a_frame_refused(sound: Any) -> Any:
     return lambda matrix, **options: sound(matrix, ensure_all_finite="allow-nan")
 
 
+def _records_as_queries(sound: Any) -> Any:
+    def queries(self: Any, tensors: Any, *, role: str) -> Any:
+        return sound(self, tensors)
+
+    return queries
+
+
+def _name_as_written(sound: Any) -> Any:
+    return lambda text: persons.UNKNOWN_PERSON if text is None else text
+
+
 def _kinds_by_private_types(sound: Any) -> Any:
     return lambda model, X, schema=None: frame_module.FrameFormat.of(X)
 
@@ -505,6 +521,35 @@ def an_infinite_value_refuses_a_frame(folder: Path) -> bool:
     return False
 
 
+def one_gap_refuses_an_insertion(folder: Path) -> bool:
+    """Read two records that a server's owner inserts, and once more where one misses a number."""
+    for data in ("[0, 1, 0, 1]", "[null, 1, 0, 1]"):
+        inputs = f'[{{"name": "features", "shape": [2, 2], "datatype": "FP64", "data": {data}}}]'
+        request = read_request(f'{{"inputs": {inputs}}}'.encode(), names=["features"], row_limit=2, about=())
+        try:
+            MatrixInput(2).queries(request.inputs, role="private")
+        except Refused:
+            return True
+    return False
+
+
+_SPELLINGS = (
+    (7, "007", "7.0", Decimal("7.00"), 7.0),
+    ("1e-07", "1e-7", "1E-7", 1e-7),
+    (2**53 + 1, 2.0**53, "9007199254740993"),
+    (True, "True", "true"),
+    ("Ann Lee", " Ann  Lee"),
+    ("2024-05-31", "2024-05-31 00:00", date(2024, 5, 31)),
+    ("123e4567-e89b-12d3-a456-426614174000", "{123E4567E89B12D3A456426614174000}"),
+    ("Zo\u00eb", "Zoe\u0308"),
+)
+
+
+def one_person_has_two_names(folder: Path) -> bool:
+    """Spell each of some people as different programs would, and look for one with two names."""
+    return any(len(set(persons.name_persons(list(spellings)))) > 1 for spellings in _SPELLINGS)
+
+
 def one_gap_decides_held_out_columns(folder: Path) -> bool:
     """Put held-out truth values to a published model, and once more where one is missing."""
     model = LogisticRegression().fit([[0.0], [1.0]], [0, 1])
@@ -561,6 +606,18 @@ _BEHIND = (
         "a private frame with an infinite value is refused",
         (records, "check_array", _infinite_values_of_a_frame_refused),
         an_infinite_value_refuses_a_frame,
+    ),
+    _bug_behind(
+        "insertions_read_as_queries",
+        "a server reads inserted records as queries",
+        (MatrixInput, "queries", _records_as_queries),
+        one_gap_refuses_an_insertion,
+    ),
+    _bug_behind(
+        "names_as_written",
+        "a person goes by the text that a file has",
+        (persons, "_name", _name_as_written),
+        one_person_has_two_names,
     ),
     _bug_behind(
         "held_out_kinds_by_private_types",
