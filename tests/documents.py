@@ -3,14 +3,20 @@
 A block is run in the folder and with the names that the blocks before it on the page have left. A comment above it,
 which no reader sees, may prepare tables (`<!-- prepare: ... -->`) or name programs of other people, or our own
 long-running commands, that are not run there (`<!-- not run: curl -->`).
+
+What a block prints stands below it, after `<!-- output -->`. `python -m documents PAGE...`, run in tests/, writes it.
 """
 
 import io
+import os
 import re
 import shlex
 import subprocess
+import sys
+import tempfile
+import textwrap
 import warnings
-from contextlib import redirect_stdout
+from contextlib import chdir, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,9 +32,15 @@ READ_ONLY = {("quorate", name) for name in ("serve", "ask", "demo", "audit")}  #
 EXAMPLE_KEY = "1f2e3d4c"
 SHELL = {"cp", "mkdir", "rm", "umask"}
 
+MOST_LINES, MOST_WIDTH = 24, 88  # of an output that is shown
+SECRET = re.compile(r"qk_\w{8}_|BEGIN [A-Z ]*KEY")  # nobody copies a key from a page
+
 _BLOCK = re.compile(
-    r"(?P<comments>(?:^<!--(?:(?!-->).)*-->\n)*)^```(?P<language>[^\n]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL
+    r"(?P<comments>(?:^<!--(?:(?!-->).)*-->\n)*)^```(?P<language>[^\n]*)\n(?P<body>.*?)^```$"
+    r"(?P<printed>\n\n<!-- output -->\n```text\n(?P<output>.*?)^```$)?",
+    re.MULTILINE | re.DOTALL,
 )
+_WORD = re.compile(r"[^\W\d_]{2,}")
 
 
 @dataclass(frozen=True)
@@ -39,6 +51,7 @@ class Block:
     body: str
     prepare: str
     not_run: frozenset[str]
+    output: str
 
     def commands(self):
         """Return the commands of a console block, without what they print."""
@@ -66,23 +79,61 @@ def blocks_of(page):
             continue
         comments = dict(re.findall(r"<!-- ([a-z ]+):\s(.*?)\s?-->", match["comments"], flags=re.DOTALL))
         not_run = frozenset(re.split(r", *", comments["not run"].strip())) if "not run" in comments else frozenset()
-        found.append(Block(match["language"], match["body"], comments.get("prepare", ""), not_run))
+        prepare, output = comments.get("prepare", ""), match["output"] or ""
+        found.append(Block(match["language"], match["body"], prepare, not_run, output))
     return found
 
 
-def run_page(page):
-    """Run the blocks of a page one after the other, and return the names that they have left."""
+def run_page(page, show=lambda block, printed: None):
+    """Run the blocks of a page one after the other, and return the names that they have left.
+
+    `show` is called with each block and what it printed.
+    """
     names = {"__name__": "__main__"}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # what a fit tells its owner: tables of guides are easy ones
         for block in blocks_of(page):
             exec(compile(block.prepare, f"{page.name}, prepared", "exec"), names)
-            if block.language == "python":
-                exec(compile(block.body, page.name, "exec"), names)
-            elif block.language == "console":
-                for command in block.commands():
-                    run_command(command, block.not_run)
+            with redirect_stdout(io.StringIO()) as printed:
+                if block.language == "python":
+                    exec(compile(block.body, page.name, "exec"), names)
+                elif block.language == "console":
+                    for command in block.commands():
+                        run_command(command, block.not_run)
+            show(block, shorten(printed.getvalue()))
     return names
+
+
+def shorten(printed):
+    """Return the first lines of an output, as a page shows them; nothing of one that has a key."""
+    if SECRET.search(printed):
+        return ""
+    wrapped = [textwrap.wrap(line, MOST_WIDTH, replace_whitespace=False) for line in printed.strip("\n").splitlines()]
+    lines = [part for parts in wrapped for part in parts or [""]]
+    if len(lines) > MOST_LINES:
+        lines[MOST_LINES - 1 :] = ["..."]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def resembles(shown, printed):
+    """Return whether an output that a page shows has the words of what was printed; numbers differ from run to run."""
+    words, others = (set(_WORD.findall(text)) for text in (shown, printed))
+    return bool(shown) == bool(printed) and len(words & others) >= len(words | others) / 2
+
+
+def write_outputs(page):
+    """Write below each block of a page what it prints."""
+    printed = []
+    run_page(page, lambda block, text: printed.append(text))
+    texts = iter(printed)
+
+    def replace(match):
+        if match["language"].startswith("{"):
+            return match[0]
+        block, text = match[0].removesuffix(match["printed"] or ""), next(texts)
+        return f"{block}\n\n<!-- output -->\n```text\n{text}```" if text else block
+
+    page.write_text(_BLOCK.sub(replace, page.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 def run_command(command, not_run):
@@ -117,3 +168,12 @@ def links_of(page):
     text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
     targets = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text) + re.findall(r'(?:src|href)="([^"#]+)"', text)
     return [target for target in targets if "://" not in target]
+
+
+if __name__ == "__main__":
+    os.environ["COLUMNS"] = "80"
+    for argument in map(Path, sys.argv[1:]):
+        path = argument.resolve()
+        with tempfile.TemporaryDirectory() as folder, chdir(folder):
+            os.environ["QUORATE_STATE"] = f"{folder}/state"
+            write_outputs(path)
