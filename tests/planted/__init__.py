@@ -26,6 +26,7 @@ from planted.nearest import NEAREST
 from planted.neighbours import NEIGHBOURS
 from planted.noisy_vectors import NOISY_VECTORS
 from planted.numbers import NUMBERS
+from planted.outsiders import OUTSIDERS
 from planted.people import PEOPLE
 from planted.plans import PLANS
 from planted.releases import RELEASES
@@ -57,6 +58,7 @@ _MODELS = (
     *SCHEMAS,
     *GATE,
     *NUMBERS,
+    *OUTSIDERS,
 )
 _TEACHERS = (*DEALING, *CLUSTERS, *BATCHES, *CALLS, *NEIGHBOURS, *TREES, *LEARNING)
 _AROUND = (*STATES, *RESTARTS, *SHARES, *COMPACTIONS, *GUARDS, *LOOKUPS, *EXPORTS, *FOLDERS, *SITES)

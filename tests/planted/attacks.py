@@ -1,4 +1,4 @@
-"""Two attacks that several planted bugs share: the search for the worst interaction, and a game that is played."""
+"""Attacks that planted bugs share: the worst interaction, a game, and what moved against what was charged."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -6,12 +6,14 @@ from typing import Any
 
 from scipy.special import log_ndtr
 
-from planted.bug import Caught
+from planted.bug import Caught, replaced
 from planted.exact import law_of_code
 from quorate.auditing._bounds import epsilon_lower_bound
 from quorate.auditing._enumeration import Claim, DeltaClaim, Outcomes, RenyiClaim, claims_of, enumerate_outcomes
 from quorate.auditing._laws import Release
 from quorate.auditing._worst_case import worst_cases
+from quorate.auditing.charges import Comparison
+from quorate.auditing.runs import compare_run
 from quorate.core.mechanisms.base import ThresholdMechanism
 
 CONFIDENCE = 1 - 1e-9
@@ -59,6 +61,22 @@ def play(target: Any, plays: int, seed: int, *, worlds: Plays, claim: tuple[floa
         f"({bound.event}; {bound.plays} plays, confidence 1 - 1e-9)"
     )
     return Caught("black-box game", evidence, found=bound.epsilon > claim[0])
+
+
+Twin = tuple[Any, str, Any]  # a class or a module, one of its members, and what stands in for it
+
+
+def judge_charges(twin: Twin, compare: Callable[[], Comparison]) -> Caught:
+    """Return whether a unit moves more than is charged, with this member replaced."""
+    with replaced(*twin):
+        found = compare().forbidden
+    evidence = found[0] if found else "what a unit moved was charged"
+    return Caught("what moved against what was charged", evidence, found=bool(found))
+
+
+def compare_in_run(name: str) -> Callable[[Twin], Caught]:
+    """Return the attack that plays this run of `quorate audit` on neighbours."""
+    return lambda twin: judge_charges(twin, lambda: compare_run(name))
 
 
 EPSILON, DELTA = 1.0, 1e-6  # claimed of what `judge_distance` judges

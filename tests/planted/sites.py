@@ -27,7 +27,7 @@ from quorate.service.sites._site import Site
 from quorate.service.sites.coordinator import DeclaredSites
 
 _ORDERS = (2.0, 8.0, 32.0)
-_QUERIES = np.linspace(-1.0, 1.0, 8)[:, np.newaxis]
+QUERIES = np.linspace(-1.0, 1.0, 8)[:, np.newaxis]
 
 
 class CountsOnAllSites(DistributedMax):
@@ -178,8 +178,8 @@ def look_at_charge(kind: type[Site]) -> Caught:
         opened.session_.answerer.ensemble = Ensemble(watched)
         mechanism = NoisyMax(teachers=40, classes=2, scale=20.0)
         declaration = Declaration(mechanism_document(mechanism), ["north", "south"], "counts")
-        site.ballots(Batch.of("0" * 32, declaration, _QUERIES))
-    due = len(_QUERIES) * mechanism.renyi(opened.budget_.order)
+        site.ballots(Batch.of("0" * 32, declaration, QUERIES))
+    due = len(QUERIES) * mechanism.renyi(opened.budget_.order)
     evidence = f"charged when the teachers were asked: {watched.charged[0]:.4g}; due: {due:.4g}"
     return Caught("ledger at the time of the count", evidence, found=watched.charged[0] < due)
 
@@ -230,7 +230,7 @@ _DEAR, _CHEAP = (NoisyMax(teachers=40, classes=2, scale=scale) for scale in (10.
 
 
 def _underpaid(attack: str, opened: PrivateClassifier) -> Caught:
-    charged, due = opened.budget_.spent().renyi, len(_QUERIES) * _DEAR.renyi(opened.budget_.order)
+    charged, due = opened.budget_.spent().renyi, len(QUERIES) * _DEAR.renyi(opened.budget_.order)
     evidence = f"a site charged {charged:.4g} for counts that were drawn from at the price of {due:.4g}"
     return Caught(attack, evidence, found=0 < charged < due)
 
@@ -240,7 +240,7 @@ def declare_twice(kind: type[DeclaredSites]) -> Caught:
     with opened_models("north") as (opened,):
         sites = SitesHere(Site(opened, name="north"))
         first, _ = kind(sites, _DEAR), kind(sites, _CHEAP)
-        first.votes(_QUERIES)
+        first.votes(QUERIES)
         return _underpaid("another declaration", opened)
 
 
@@ -258,7 +258,7 @@ def federate_twice(kind: type[Site]) -> Caught:
         centre.session_.answerer.ensemble = Ensemble(counted)
         declaration = Declaration(mechanism_document(_DEAR), ["centre", "east"], "counts")
         with suppress(InvalidInput):
-            kind(centre, name="centre").ballots(Batch.of("0" * 32, declaration, _QUERIES))
+            kind(centre, name="centre").ballots(Batch.of("0" * 32, declaration, QUERIES))
         return _underpaid("a federation as a site", north)
 
 

@@ -24,17 +24,21 @@ from quorate.auditing._laws import Release, release_of
 from quorate.auditing._membership import trace
 from quorate.auditing._verdict import Attempt, Verdict, audit, verdict_on
 from quorate.auditing._worst_case import worst_cases
+from quorate.auditing.charges import Comparison, Played, compare_charges
 from quorate.auditing.replay import Replay, entropy_tape, replay
 
 __all__ = [
     "Attempt",
+    "Comparison",
     "Outcomes",
+    "Played",
     "Query",
     "Release",
     "Replay",
     "Verdict",
     "audit",
     "claims_of",
+    "compare_charges",
     "entropy_tape",
     "enumerate_outcomes",
     "epsilon_lower_bound",

@@ -32,10 +32,10 @@ Draw = tuple[str, int]
 
 
 @contextmanager
-def entropy_tape(seed: int) -> Iterator[list[Draw]]:
+def entropy_tape(seed: int, *, before_draw: Callable[[], None] = lambda: None) -> Iterator[list[Draw]]:
     """Take the system's randomness and all noise of this process from a seed, and yield the list of all draws.
 
-    Only for audits: meanwhile, no answer of this process is private.
+    `before_draw` is called before each draw of noise. Only for audits: meanwhile, no answer of this process is private.
     """
     noise, draws = PlayNoise(seed), list[Draw]()
     generator = np.random.default_rng([seed, 1])
@@ -49,6 +49,7 @@ def entropy_tape(seed: int) -> Iterator[list[Draw]]:
 
     def taped(law: str) -> Callable[..., Any]:
         def draw(*arguments: Any) -> Any:
+            before_draw()
             draws.append((law, int(arguments[-1]) if law != "choice" else len(arguments[0])))
             return getattr(noise, law)(*arguments)
 

@@ -1,4 +1,7 @@
-"""What `quorate audit` attacks when it is told a name: one instance of every mechanism, and whole predictors."""
+"""What `quorate audit` attacks, by name: an instance of every mechanism, predictors, and runs of all that releases.
+
+`CLAIMS` names for each public class with a claim what attacks it. A class without an entry fails a test.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -7,6 +10,7 @@ import numpy as np
 
 from quorate.auditing._sums import NoisyCount
 from quorate.auditing.replay import Replay, replay
+from quorate.auditing.runs import RUNS
 from quorate.core.errors import InvalidInput
 from quorate.core.mechanisms import (
     BetweenThresholds,
@@ -84,7 +88,8 @@ TARGETS: dict[str, Callable[[], Any]] = {
 def make_target(name: str) -> Any:
     """Return the instance of this name."""
     if name not in TARGETS:
-        raise InvalidInput(f"no target is called {name!r}; there are {', '.join(TARGETS)}")
+        known = ", ".join(dict.fromkeys([*TARGETS, *REPLAYS, *RUNS]))
+        raise InvalidInput(f"no target is called {name!r}; there are {known}")
     return TARGETS[name]()
 
 
@@ -96,10 +101,70 @@ REPLAYS: dict[str, Callable[[], Any]] = {
 }
 
 
-def select_targets(names: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
-    """Return the instances to attack and the names of the replays, of these names or of all."""
-    games = [name for name in names or TARGETS if name in TARGETS or name not in REPLAYS]
-    return {name: make_target(name) for name in games}, [name for name in REPLAYS if not names or name in names]
+_VOTES = ("noisy_max", "noisy_shares", "confident_max", "soft_majority", "sharp_majority", "quorum", "held_out")
+
+CLAIMS: dict[str, tuple[str, ...]] = {
+    "PrivateClassifier": (
+        *("classifier_soft_majority", "classifier_quorum", "classifier_noisy_max", "classifier_noisy_shares"),
+        *(f"votes_{name}" for name in _VOTES),
+    ),
+    "StudentFirstClassifier": ("student_first",),
+    "AgnosticClassifier": ("agnostic",),
+    "UniversalClassifier": ("universal",),
+    "StableClassifier": ("stable",),
+    "PureClassifier": ("pure_stable", "pure_relabel"),
+    "NeighbourClassifier": ("nearest", "nearest_scores", "nearest_two", "nearest_replaced", "nearest_after_crashes"),
+    "NeighbourRegressor": ("nearest_numbers",),
+    "EverlastingClassifier": ("everlasting",),
+    "StudentClassifier": ("student",),
+    "SemiPrivateClassifier": ("semi_private",),
+    "QueryReleaseClassifier": ("mistakes",),
+    "PrivateLogisticRegression": ("logistic",),
+    "PrivateLinearRegression": ("least_squares",),
+    "PrivatePoissonRegression": ("poisson",),
+    "fit": ("fit",),
+    "PrivateSearchCV": ("search",),
+    "ConformalClassifier": ("conformal_sets",),
+    "ConformalRegressor": ("conformal_intervals",),
+    "check_model": ("check_model",),
+    "QueryRelease": ("query_release", *(name for name in RUNS if name.startswith(("engine_", "queries_", "release_")))),
+    "OnlineRelease": ("online",),
+    "GrowingRelease": ("growing", "growing_people"),
+    "GroupRelease": ("groups", "groups_of_people", "groups_found"),
+    "Account": ("account",),
+    "Quorum": ("quorum", "classifier_quorum"),
+    "SharpMajority": ("sharp_majority",),
+    "NoisyMax": ("noisy_max",),
+    "NoisyShares": ("noisy_shares",),
+    "ConfidentMax": ("confident_max",),
+    "SoftMajority": ("soft_majority",),
+    "StabilityTest": ("stability",),
+    "BetweenThresholds": ("between_thresholds",),
+    "Dissent": ("dissent",),
+    "AboveThreshold": ("above_threshold",),
+    "NoisyCutoff": ("noisy_cutoff",),
+    "ExponentialChoice": ("exponential_choice",),
+    "PrivateQuantile": ("private_quantile",),
+    "Relabel": ("relabel",),
+    "EveryCandidate": ("search",),
+    "NoisySum": ("noisy_sum",),
+    "NoisyVector": ("noisy_vector",),
+}
+"""The attacks and checks of each public class or function with a claim, by the names that `quorate audit` takes."""
+
+ELSEWHERE = {
+    "DistributedMax": "tests/planted/sites.py",
+    "FederatedClassifier": "tests/planted/outsiders.py",
+    "RandomStopping": "tests/planted/selections.py",
+}
+"""Public classes whose claim is attacked by tests alone, and where: `quorate audit` has nothing for them."""
+
+
+def select_targets(names: Sequence[str]) -> tuple[dict[str, Any], list[str], list[str]]:
+    """Return the instances to attack and the names of the replays and of the runs, of these names or of all."""
+    games = [name for name in names or TARGETS if name in TARGETS or name not in {**REPLAYS, **RUNS}]
+    chosen = {name: make_target(name) for name in games}
+    return chosen, *([name for name in kind if not names or name in names] for kind in (REPLAYS, RUNS))  # type: ignore[return-value]
 
 
 def run_replay(name: str, *, seed: int = 0) -> Replay:

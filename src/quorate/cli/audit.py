@@ -2,10 +2,11 @@
 
 from json import dumps
 from pathlib import Path
+from typing import NamedTuple
 
 from rich.console import Console
 
-from quorate.auditing import Replay, Verdict, targets
+from quorate.auditing import Comparison, Replay, Verdict, runs, targets
 from quorate.auditing import audit as attack
 from quorate.cli.options import AsJson
 from quorate.cli.output import check_report, show_rows, show_step
@@ -30,7 +31,7 @@ def audit(
     Parameters
     ----------
     names
-        The mechanisms and predictors to attack, by name; by default all of them.
+        The mechanisms, predictors and runs to attack, by name; by default all of them.
     plays
         How often each game is played in each of its two worlds.
     confidence
@@ -42,38 +43,51 @@ def audit(
     if not 0 < confidence < 1:
         raise InvalidInput(f"confidence must lie between 0 and 1, got {confidence!r}")
     check_report(report)
-    games, replayed = targets.select_targets(names)  # a wrong name is refused before anything is played
-    verdicts, replays, count = dict[str, Verdict](), dict[str, Replay](), len(games) + len(replayed)
+    games, replayed, played = targets.select_targets(names)  # a wrong name is refused before anything is played
+    found = _Found({}, {}, {})
+    count = len(games) + len(replayed) + len(played)
     with progress("attacking the claims"):
-        for number, name in enumerate([*games, *replayed], start=1):
+        for number, name in enumerate([*games, *replayed, *played], start=1):
             show_step(f"attacking {name.replace('_', ' ')}, {number} of {count}")
             with hidden_progress():
-                if name in games:
-                    verdicts[name] = attack(games[name], plays=plays, confidence=confidence)
+                if number <= len(games):
+                    found.verdicts[name] = attack(games[name], plays=plays, confidence=confidence)
+                elif number <= len(games) + len(replayed):
+                    found.replays[name] = targets.run_replay(name)
                 else:
-                    replays[name] = targets.run_replay(name)
+                    found.charges[name] = runs.compare_run(name)
     if json:
-        print(dumps(_as_dict(verdicts, replays)))
+        print(dumps(_as_dict(found)))
     else:
-        _show(verdicts, replays)
+        _show(found)
     if report is not None:
-        _write_report(report, verdicts, replays)
-    broken = any(verdict.violated for verdict in verdicts.values())
-    return int(broken or not all(replay.sound for replay in replays.values()))
+        _write_report(report, found)
+    broken = any(verdict.violated for verdict in found.verdicts.values())
+    return int(broken or not all(is_sound for _, _, is_sound in _sentences(found)))
 
 
-def _as_dict(verdicts: dict[str, Verdict], replays: dict[str, Replay]) -> dict[str, object]:
+class _Found(NamedTuple):
+    """What came of all attacks, by name."""
+
+    verdicts: dict[str, Verdict]
+    replays: dict[str, Replay]
+    charges: dict[str, Comparison]
+
+
+def _as_dict(found: _Found) -> dict[str, object]:
     return {
         "verdicts": [
             {"name": name, "claim": {"epsilon": verdict.claim[0], "delta": verdict.claim[1]}}
             | {field: getattr(verdict, field) for field in _FIELDS}
-            for name, verdict in verdicts.items()
+            for name, verdict in found.verdicts.items()
         ],
-        "replays": [{"name": name, "sound": replay.sound, **vars(replay)} for name, replay in replays.items()],
+        "replays": [{"name": name, "sound": replay.sound, **vars(replay)} for name, replay in found.replays.items()],
+        "charges": [{"name": name, "sound": each.sound, **vars(each)} for name, each in found.charges.items()],
     }
 
 
-def _show(verdicts: dict[str, Verdict], replays: dict[str, Replay]) -> None:
+def _show(found: _Found) -> None:
+    verdicts = found.verdicts
     claims = [
         {
             "claim of": name,
@@ -85,15 +99,35 @@ def _show(verdicts: dict[str, Verdict], replays: dict[str, Replay]) -> None:
         }
         for name, verdict in verdicts.items()
     ]
-    show_rows(claims, is_result=True, limit=len(claims), title="Claims, and what attacks showed")
+    if claims:
+        show_rows(claims, is_result=True, limit=len(claims), title="Claims, and what attacks showed")
     console = Console()
     if verdicts:
         console.print("The attacks that came closest (in full with --json and in the report):")
     for name, verdict in verdicts.items():
         console.print(f"  {name}: {verdict.attack}", no_wrap=True, overflow="ellipsis", markup=False, highlight=False)
-    for name, replay in replays.items():
-        outcome = "sound" if replay.sound else "NOT SOUND"
-        console.print(f"Replay of {name.replace('_', ' ')}: {outcome}; {_describe_replay(replay)}.")
+    for what, text, is_sound in _sentences(found):
+        console.print(f"{what}: {'sound' if is_sound else 'NOT SOUND'}; {text}.", soft_wrap=True, highlight=False)
+
+
+def _sentences(found: _Found) -> list[tuple[str, str, bool]]:
+    """Return for each replay and each run its name, what came of it, and whether it is sound."""
+    replays = [
+        (f"Replay of {name.replace('_', ' ')}", _describe_replay(each), each.sound)
+        for name, each in found.replays.items()
+    ]
+    charges = [
+        (f"Charges of {name.replace('_', ' ')}", _describe_charges(each), each.sound)
+        for name, each in found.charges.items()
+    ]
+    return replays + charges
+
+
+def _describe_charges(comparison: Comparison) -> str:
+    if comparison.forbidden:
+        return "; ".join(comparison.forbidden[:3])
+    releases = "1 release" if comparison.releases == 1 else f"{comparison.releases} releases"
+    return f"{releases}, of which a unit moves {comparison.moved:.4g}, charged {comparison.charged:.4g}"
 
 
 def _describe_replay(replay: Replay) -> str:
@@ -103,13 +137,13 @@ def _describe_replay(replay: Replay) -> str:
     return f"{teachers} changed {replay.ballots_changed} ballots, {replay.answers_changed} answers differ"
 
 
-def _write_report(report: Path, verdicts: dict[str, Verdict], replays: dict[str, Replay]) -> None:
+def _write_report(report: Path, found: _Found) -> None:
     from quorate.report import software_versions
     from quorate.report.audit import AuditReport, write_audit_report
 
     data = AuditReport(
-        verdicts=tuple(verdicts.values()),
-        replays=[(name, _describe_replay(replay), replay.sound) for name, replay in replays.items()],
+        verdicts=tuple(found.verdicts.values()),
+        replays=_sentences(found),
         software=software_versions(),
     )
     write_audit_report(data, report)

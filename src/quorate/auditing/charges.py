@@ -1,0 +1,458 @@
+"""Compare what one unit moves in every release of a run with what was charged for it.
+
+A run is played on two neighbouring data sets. On the second, every mechanism notes its own inputs and is then given
+those of the first run: it releases the same, so that both runs take the same way and all that differs is due to the
+unit. Four rules hold for whatever is played, and no rule knows which engine or model it judges:
+
+1. What a unit moves in a release is at most the sensitivity that the mechanism states.
+2. When a release is drawn, and at the end, the losses of all releases add up to at most what was charged.
+3. Where all releases are Gaussian, the exact delta at the claimed epsilon is at most the claimed delta.
+4. What leaves the run besides the releases is the same on both data sets, and so is what was charged.
+
+A loss is a divergence over its order: d^2 / (2 scale^2) for a Gaussian release that moves by d, e^2 / 8 for a choice of
+pure epsilon e, and what the mechanism states for votes, of which it is seen alone whether more than one ballot moved.
+"""
+
+import inspect
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import log_ndtr
+
+from quorate.auditing.replay import entropy_tape
+from quorate.core.errors import InvalidInput, LedgerRefused
+from quorate.core.mechanisms import ExponentialChoice, NoisySum, PrivateQuantile
+from quorate.core.mechanisms.base import Counts, QueryMechanism, Run
+from quorate.core.mechanisms.distributed_max import DistributedMax
+from quorate.core.mechanisms.noisy_vector import NoisyVector, largest_length
+from quorate.core.mechanisms.selection import RandomStopping
+from quorate.core.mechanisms.sparse_histogram import SparseHistogram
+from quorate.core.mechanisms.sparse_sums import SparseSums
+from quorate.core.privacy import Budget, Cost
+from quorate.core.requests import NO_QUORUM
+
+_MARGIN = 1 + 1e-9  # above the rounding of sums of losses
+
+
+class _Interrupted(BaseException):
+    """The process ends right after a release."""
+
+
+_interrupting: list[None] = []  # not empty inside `interrupted_at_release`
+
+
+@contextmanager
+def interrupted_at_release() -> Iterator[None]:
+    """End this block as a crash would, right after the first release in it; a run may then do what a restart does."""
+    _interrupting.append(None)
+    try:
+        yield
+    except _Interrupted:
+        pass
+    finally:
+        _interrupting.clear()
+
+
+Terms = tuple[float, float]  # epsilon and delta
+
+
+class Played(NamedTuple):
+    """What a run shows besides its releases, what it claims, and what pays.
+
+    By default all budgets pay that the run opens; where it opens none, what it claims. `apart` is what it sets aside
+    for releases that are not charged to a budget.
+    """
+
+    shown: Any
+    claim: Terms | None = None
+    budgets: Sequence[Budget] | None = None
+    apart: Terms | None = None
+
+
+Play = Callable[[Any], Played]
+
+
+class Loss(NamedTuple):
+    """What a unit moved in a release: the squared change over the stated one, and the loss."""
+
+    ratio: float
+    loss: float
+    is_gaussian: bool = True
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What a unit moved in all releases of a run, in parts of what was charged, and which rules that breaks."""
+
+    releases: int
+    moved: float
+    charged: float
+    forbidden: tuple[str, ...]
+
+    @property
+    def sound(self) -> bool:
+        """Whether no rule is broken."""
+        return not self.forbidden
+
+
+@dataclass
+class _Release:
+    mechanism: Any
+    given: Any  # what the mechanism was called with
+    inputs: Any  # the same as arrays
+    compare: Callable[["_Release", "_Release"], "Loss"]
+    answers: Any = None
+    worth: dict[int, float] = field(default_factory=dict)  # of each budget, at the time of the draw
+    opening: float = 0.0  # what a run of a threshold mechanism had paid before its first release
+    order: float = math.inf  # of the budget that was opened last, if it has one
+    trial: int = 0  # the trial of a random stopping to which this release belongs, 0 for none
+
+
+class _Hook(NamedTuple):
+    """A function that takes private numbers as its first argument, and what these numbers come to on two data sets."""
+
+    owner: type
+    method: str
+    read: Callable[[Any], Any]
+    compare: Callable[[_Release, _Release], Loss]
+
+
+def compare_charges(play: Play, first: Any, *others: Any, seed: int = 0, records: int = 1) -> Comparison:
+    """Play a run on a data set and on neighbours of it, and return the comparison that is worst.
+
+    Parameters
+    ----------
+    play
+        A function that takes a data set, fits and asks, and returns what the run shows and claims.
+    first, others
+        Data sets. Each of the others differs from the first in one unit.
+    seed
+        The seed of the tape of all randomness.
+    records
+        How many records of a unit differ, where a mechanism states the sensitivity of one record.
+
+    >>> from quorate.core.mechanisms import NoisySum
+    >>> def play(total):
+    ...     budget = Budget(epsilon=1.0, delta=1e-6)
+    ...     return Played(NoisySum(sensitivity=1, scale=20.0).release(total, budget=budget))
+    >>> compare_charges(play, 100, 101).sound, compare_charges(play, 100, 102).forbidden[0]
+    (True, 'release 0, of NoisySum, moves by 4 times the square of its stated sensitivity')
+    """
+    original = _Tape(None)
+    original.play(play, first, seed)
+    if not original.releases:
+        raise InvalidInput("this run releases nothing that could be held against a charge")
+    worst = Comparison(0, 0.0, 0.0, ())
+    for other in others:
+        tape = _Tape(original.releases)
+        tape.play(play, other, seed)
+        found = _judge(original, tape, records)
+        if (len(found.forbidden), found.moved) >= (len(worst.forbidden), worst.moved):
+            worst = found
+    return worst
+
+
+def _judge(first: "_Tape", second: "_Tape", records: int) -> Comparison:
+    forbidden, total, square, is_gaussian = list(second.broken), 0.0, 0.0, True
+    trials: dict[int, float] = {}
+    for number, (one, other) in enumerate(zip(first.releases, second.releases, strict=False)):
+        loss, charged = one.compare(one, other), first.charged_by(one)
+        name = f"release {number}, of {_name(one.mechanism)},"
+        if loss.ratio > records**2 * _MARGIN:
+            forbidden.append(f"{name} moves by {loss.ratio:.4g} times the square of its stated sensitivity")
+        if one.trial:  # of which only the best is released
+            trials[one.trial] = trials.get(one.trial, 0.0) + loss.loss
+            continue
+        total, is_gaussian = total + loss.loss, is_gaussian and (loss.is_gaussian or loss.loss == 0)
+        square += 2 * loss.loss if loss.is_gaussian else 0.0
+        if charged is not None and total > charged * records**2 * _MARGIN:
+            forbidden.append(f"{name} brings the loss to {total:.6g}, and {charged:.6g} were charged by then")
+    forbidden += [
+        f"trial {trial} loses {loss:.6g}, and {first.trials[trial]:.6g} are stated for each"
+        for trial, loss in trials.items()
+        if loss > first.trials[trial] * _MARGIN
+    ]
+    if total > first.charged * records**2 * _MARGIN:
+        forbidden.append(f"all releases together lose {total:.6g}, and {first.charged:.6g} are charged")
+    claim = first.played.claim
+    if claim is not None and is_gaussian and _gaussian_delta(claim[0], math.sqrt(square)) > claim[1] * _MARGIN:
+        delta = _gaussian_delta(claim[0], math.sqrt(square))
+        forbidden.append(f"delta is {delta:.3g} at epsilon {claim[0]:.4g}, and {claim[1]:.3g} is claimed")
+    if len(first.releases) != len(second.releases):
+        forbidden.append(f"there are {len(first.releases)} releases on one data set, {len(second.releases)} on another")
+    if repr(first.played[:2]) != repr(second.played[:2]):
+        forbidden.append("what is shown besides the releases differs")
+    if first.charged != second.charged:
+        forbidden.append("what is charged differs, though all releases are the same")
+    return Comparison(len(first.releases), total, first.charged, tuple(forbidden))
+
+
+class _Tape:
+    """All releases of one run, and what was charged at each; `given` are those of the run that it is held against."""
+
+    def __init__(self, given: list[_Release] | None) -> None:
+        self.releases: list[_Release] = []
+        self.broken: list[str] = []
+        self.charged = 0.0
+        self.played = Played(None)
+        self.trials: dict[int, float] = {}
+        self._given = given
+        self._budgets: list[Budget] = []
+        self._known: dict[int, float] = {}  # what each budget was charged when it was read last
+        self._current: _Release | None = None  # a release before its first draw
+        self._is_inside = False  # a mechanism
+        self._trial = 0
+
+    def play(self, play: Play, data: Any, seed: int) -> None:
+        """Play the run; where the first run was none, an error on a neighbour is shown, too."""
+        with entropy_tape(seed, before_draw=self._note_charge), self._hooked():
+            try:
+                self.played = play(data)
+            except Exception as error:
+                if self._given is None:
+                    raise
+                self.played = Played(f"{type(error).__name__}: {error}")
+            self.charged = self._worth_of_all(self._worth())
+
+    def charged_by(self, release: _Release) -> float | None:
+        """Return what was charged when this was drawn; None where a budget that pays was not yet open in this form."""
+        budgets = self.played.budgets
+        if budgets is not None and any(id(budget) not in release.worth for budget in budgets):
+            return None
+        return self._worth_of_all(release.worth)
+
+    def _worth_of_all(self, worth: Mapping[int, float]) -> float:
+        _, claim, budgets, apart = self.played
+        if budgets is not None:
+            worth = {id(budget): worth[id(budget)] for budget in budgets}
+        if apart is None and claim is not None and not self._budgets:
+            apart = claim
+        return math.fsum(worth.values()) + (0.0 if apart is None else _worth_of_terms(*apart))
+
+    def _note_charge(self) -> None:
+        if self._current is not None:
+            orders = [budget.order for budget in self._budgets if budget.order < math.inf]
+            self._current.order = orders[-1] if orders else math.inf
+            self._current.worth, self._current = self._worth(), None
+
+    def _worth(self) -> dict[int, float]:
+        for budget in self._budgets:
+            with suppress(LedgerRefused):  # its folder is gone: what was known last stands
+                self._known[id(budget)] = _worth_of(budget)
+        return dict(self._known)
+
+    @contextmanager
+    def _hooked(self) -> Iterator[None]:
+        hooked = [(hook.owner, hook.method, self._taped(hook)) for hook in _HOOKS]
+        hooked += [(Budget, "__init__", self._noting_budgets()), (RandomStopping, "draw_best", self._trying())]
+        before = [inspect.getattr_static(owner, name) for owner, name, _ in hooked]
+        for owner, name, function in hooked:
+            setattr(owner, name, function)
+        try:
+            yield
+        finally:
+            for (owner, name, _), function in zip(hooked, before, strict=True):
+                setattr(owner, name, function)
+
+    def _noting_budgets(self) -> Any:
+        original = Budget.__init__
+
+        def open_budget(budget: Budget, *arguments: Any, **named: Any) -> None:
+            original(budget, *arguments, **named)
+            if not self._trial:  # which has a budget of its own
+                self._budgets.append(budget)
+
+        return open_budget
+
+    def _trying(self) -> Any:
+        original = RandomStopping.draw_best
+
+        def draw_best(stopping: RandomStopping, run: Any, budget: Any, noise: Any) -> Any:
+            def try_candidate(candidate: int) -> Any:
+                self._trial = len(self.trials) + 1
+                self.trials[self._trial] = _worth_of_terms(stopping.trial.epsilon, stopping.trial.delta)
+                return run(candidate)
+
+            try:
+                return original(stopping, try_candidate, budget, noise)
+            finally:
+                self._trial = 0
+
+        return draw_best
+
+    def _taped(self, hook: _Hook) -> Any:
+        original = getattr(hook.owner, hook.method)
+
+        def release(mechanism: Any, private: Any, *arguments: Any, **named: Any) -> Any:
+            if self._is_inside:  # one mechanism draws by another
+                return original(mechanism, private, *arguments, **named)
+            private = list(private) if isinstance(private, Iterator) else private
+            noted = _Release(mechanism, private, hook.read(private), hook.compare, trial=self._trial)
+            if isinstance(mechanism, Run) and all(mechanism is not other.mechanism for other in self.releases):
+                noted.opening = mechanism.spent.renyi
+            given = self._take_given(mechanism)
+            self._current, self._is_inside = noted, True
+            self.releases.append(noted)
+            try:
+                noted.answers = original(mechanism, private if given is None else given, *arguments, **named)
+            finally:
+                self._note_charge()
+                self._is_inside = False
+            if _interrupting:
+                raise _Interrupted
+            return noted.answers
+
+        return release
+
+    def _take_given(self, mechanism: Any) -> Any:
+        """Return what the mechanism was given in the first run, and note where that run released something else."""
+        if self._given is None:
+            return None
+        number = len(self.releases)
+        other = self._given[number].mechanism if number < len(self._given) else None
+        if _name(other) != _name(mechanism) or (not isinstance(other, Run) and other != mechanism):
+            self.broken.append(
+                f"release {number} is by {_name(mechanism)} on one data set, by {_name(other)} on another"
+            )
+            return None
+        return self._given[number].given
+
+
+def _name(mechanism: Any) -> str:
+    return type(mechanism).__name__
+
+
+def _worth_of(budget: Budget) -> float:
+    """Return the loss that the charges of a budget pay for; all of a Gaussian one pays for its exact guarantee."""
+    if not budget.affordable(Cost(0.0)):  # closed: another took it over
+        return 0.0
+    spent, capacity = budget.spent(), budget.capacity()
+    if budget.order == math.inf:
+        return _worth_of_terms(spent.renyi, spent.slack)
+    worth = spent.renyi / budget.order
+    if spent.renyi >= capacity.renyi:
+        worth = max(worth, _worth_of_terms(budget.epsilon, budget.delta - spent.slack))  # tail events take their part
+    return worth
+
+
+def _worth_of_terms(epsilon: float, delta: float) -> float:
+    """Return the largest loss of Gaussian releases within these terms; without a delta, of one choice."""
+    if epsilon == 0 or delta == 0:
+        return epsilon**2 / 8
+    return largest_length(epsilon=epsilon, delta=delta, entries=1) ** 2 / 2
+
+
+def _gaussian_delta(epsilon: float, length: float) -> float:
+    """Return the exact delta of a Gaussian that is moved by this length (Balle and Wang 2018, theorem 8)."""
+    if length == 0:
+        return 0.0
+    near, far = (float(log_ndtr(sign * length / 2 - epsilon / length)) for sign in (1, -1))
+    return math.exp(near) - math.exp(epsilon + far)
+
+
+# --- what each kind of mechanism is given, and what a change of it loses -------------------------------------------
+
+
+def _read_numbers(private: Any) -> Any:
+    return np.array([int(total) for total in private], dtype=object)
+
+
+def _read_vectors(private: Any) -> Any:
+    return [np.array(part, dtype=np.float64) for part in private]
+
+
+def _read_counts(private: Any) -> Any:
+    return np.array(private, dtype=np.int64)
+
+
+def _read_lists(private: Any) -> Any:
+    return [dict(part) for part in private] if not isinstance(private, Mapping) else [dict(private)]
+
+
+def _read_tally(tally: Any) -> Any:
+    """Return the mistakes of all candidates in order: no pairing of two tallies moves less at most than this one."""
+    return np.repeat(np.arange(tally.counts.size), tally.counts)
+
+
+def _compare_sums(one: _Release, other: _Release) -> Loss:
+    moved = [float(mine - theirs) ** 2 for mine, theirs in zip(one.inputs, other.inputs, strict=True)]
+    sum_of, scale = one.mechanism, one.mechanism.scale
+    return Loss(max(moved, default=0.0) / sum_of.sensitivity**2, math.fsum(moved) / (2 * scale**2))
+
+
+def _compare_vectors(one: _Release, other: _Release) -> Loss:
+    ratio = loss = 0.0
+    stated = zip(one.mechanism.squared_sensitivities, one.mechanism.scales, strict=True)
+    for mine, theirs, (square, scale) in zip(one.inputs, other.inputs, stated, strict=True):
+        if mine.shape != theirs.shape:
+            return Loss(math.inf, math.inf)
+        moved = float(((mine - theirs) ** 2).sum())
+        ratio = max(ratio, moved / square if square else (math.inf if moved else 0.0))
+        loss += moved / (2 * scale**2)
+    return Loss(ratio, loss)
+
+
+def _compare_keys(one: _Release, other: _Release) -> Loss:
+    moved = 0.0
+    for mine, theirs in zip(one.inputs, other.inputs, strict=True):
+        moved += math.fsum((mine.get(key, 0) - theirs.get(key, 0)) ** 2 for key in {*mine, *theirs})
+    return Loss(moved / one.mechanism.squared_sensitivity, moved / (2 * one.mechanism.scale**2))
+
+
+def _changed_rows(mine: Counts, theirs: Counts) -> tuple[Any, float]:
+    """Return which queries have other votes, and the square of the most ballots that moved on one query."""
+    if mine.shape != theirs.shape:
+        return np.ones(len(mine), dtype=bool), math.inf
+    moved = np.abs(mine - theirs).sum(axis=1)
+    return moved > 0, float(moved.max(initial=0) / 2) ** 2
+
+
+def _compare_votes(one: _Release, other: _Release) -> Loss:
+    changed, ratio = _changed_rows(one.inputs, other.inputs)
+    labels = getattr(one.answers, "labels", np.zeros(len(changed)))  # sites add noise, and answer nothing
+    changed = changed[: len(labels)]
+    answered = changed & (labels != NO_QUORUM)
+    costs = one.mechanism.query_cost(one.order), one.mechanism.answer_cost(one.order)
+    loss = int(changed.sum()) * costs[0].renyi + int(answered.sum()) * costs[1].renyi
+    return Loss(ratio, loss**2 / 8 if one.order == math.inf else loss / one.order, is_gaussian=False)
+
+
+def _compare_run(one: _Release, other: _Release) -> Loss:
+    changed, ratio = _changed_rows(one.inputs, other.inputs)
+    missed = one.answers.labels == NO_QUORUM
+    loss = one.answers.spent.renyi * (missed & changed[: len(missed)]).sum() / max(1, missed.sum())
+    loss += one.opening if changed.any() else 0.0
+    return Loss(ratio, float(loss) / one.order, is_gaussian=False)
+
+
+def _compare_choice(one: _Release, other: _Release) -> Loss:
+    if one.inputs.shape != other.inputs.shape:
+        return Loss(math.inf, math.inf, is_gaussian=False)
+    return _pure_loss(float(np.abs(one.inputs - other.inputs).max(initial=0)), one.mechanism)
+
+
+def _compare_quantile(one: _Release, other: _Release) -> Loss:
+    mine, theirs = (one.mechanism.distances(each.inputs) for each in (one, other))
+    return _pure_loss(float(np.abs(mine - theirs).max(initial=0)), one.mechanism.choice)
+
+
+def _pure_loss(moved: float, choice: ExponentialChoice) -> Loss:
+    epsilon = 2 * float(choice.rate) * moved
+    return Loss((moved / choice.sensitivity) ** 2, epsilon**2 / 8, is_gaussian=False)
+
+
+_HOOKS = (
+    _Hook(NoisySum, "draw_releases", _read_numbers, _compare_sums),
+    _Hook(NoisyVector, "draw_release", _read_vectors, _compare_vectors),
+    _Hook(SparseHistogram, "draw_release", _read_lists, _compare_keys),
+    _Hook(SparseSums, "_passed", _read_lists, _compare_keys),
+    _Hook(QueryMechanism, "draw_answers", _read_counts, _compare_votes),
+    _Hook(DistributedMax, "draw_share", _read_counts, _compare_votes),
+    _Hook(Run, "_answers", _read_counts, _compare_run),
+    _Hook(ExponentialChoice, "draw_choice", _read_tally, _compare_choice),
+    _Hook(PrivateQuantile, "draw_cell", _read_counts, _compare_quantile),
+)
