@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from quorate.auditing.charges import Played, compare_charges, interrupted_at_release
+from quorate.auditing._charges import Played, compare_charges, interrupted_at_release
 from quorate.auditing.runs import RUNS, compare_run
 from quorate.auditing.targets import CLAIMS, ELSEWHERE, REPLAYS, TARGETS
 from quorate.core.errors import InvalidInput

@@ -9,10 +9,10 @@ from scipy.special import log_ndtr
 from planted.bug import Caught, replaced
 from planted.exact import law_of_code
 from quorate.auditing._bounds import epsilon_lower_bound
+from quorate.auditing._charges import Comparison
 from quorate.auditing._enumeration import Claim, DeltaClaim, Outcomes, RenyiClaim, claims_of, enumerate_outcomes
 from quorate.auditing._laws import Release
 from quorate.auditing._worst_case import worst_cases
-from quorate.auditing.charges import Comparison
 from quorate.auditing.runs import compare_run
 from quorate.core.mechanisms.base import ThresholdMechanism
 

@@ -13,7 +13,7 @@ import numpy as np
 from planted.attacks import Twin, compare_in_run, judge_charges
 from planted.bug import Caught, PlantedBug, replaced, replacement_bug
 from planted.sites import QUERIES, SitesHere, opened_models
-from quorate.auditing.charges import Played, compare_charges
+from quorate.auditing._charges import Played, compare_charges
 from quorate.core.ballots import release_counts
 from quorate.core.mechanisms import ConfidentMax
 from quorate.core.mechanisms.base import Answers

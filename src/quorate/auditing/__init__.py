@@ -19,12 +19,12 @@ claims about it; and `worst_cases` searches for the interaction that comes close
 
 from quorate.auditing import _choices, _everlasting, _models, _sums, _votes  # noqa: F401  they register their games
 from quorate.auditing._bounds import epsilon_lower_bound, score_lower_bound
+from quorate.auditing._charges import Comparison, Played, compare_charges
 from quorate.auditing._enumeration import Outcomes, Query, claims_of, enumerate_outcomes
 from quorate.auditing._laws import Release, release_of
 from quorate.auditing._membership import trace
 from quorate.auditing._verdict import Attempt, Verdict, audit, verdict_on
 from quorate.auditing._worst_case import worst_cases
-from quorate.auditing.charges import Comparison, Played, compare_charges
 from quorate.auditing.replay import Replay, entropy_tape, replay
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Small runs of everything that releases, on made-up data, to be held against what is charged (`charges`).
+"""Small runs of everything that releases, on made-up data, to be held against what is charged (`_charges`).
 
 A run is a function from a data set to what it shows. Neighbours are extreme: a unit that is in the first cell, class or
 corner of everything becomes one in the last. Engines are run on counts, between all pairs of a few cells.
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
-from quorate.auditing.charges import Comparison, Play, Played, compare_charges, interrupted_at_release
+from quorate.auditing._charges import Comparison, Play, Played, compare_charges, interrupted_at_release
 from quorate.core.errors import BudgetSpent, InvalidInput
 from quorate.core.mechanisms.noisy_vector import NoisyVector
 from quorate.core.privacy import Budget
