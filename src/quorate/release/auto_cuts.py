@@ -80,17 +80,10 @@ class AutoCuts:
         if not isinstance(subject, Workload) or subject.kind != "marginals" or public is not None:
             return None
         declared = Columns.from_declaration(columns)
-        if declared is None and (is_frame(table) or isinstance(table, Mapping)):
-            names = [name for name in column_names(table) if isinstance(name, str)]
-            for name in filter(is_named_id, names):
-                warn_of_id(name, "is released, at the cost of all other columns")
-            return AutoColumns(subject, Columns({name: Number() for name in names}), target)
-        if declared is None or not declared.uncut:
-            return None
-        for constraint in declared.constraints:
-            if tied := names_in(constraint) & set(declared.uncut):
-                raise InvalidInput(f"column {min(tied)!r} of a constraint must have declared cuts")
-        return cls(subject, declared)
+        if declared is None:
+            return AutoColumns.of_names(subject, table, target)
+        _refuse_tied(declared)
+        return cls(subject, declared) if declared.uncut else None
 
     @property
     def cells(self) -> int:
@@ -184,6 +177,16 @@ class AutoColumns(AutoCuts):
 
     target: str | None = None
 
+    @classmethod
+    def of_names(cls, subject: Workload, table: Any, target: str | None) -> "AutoColumns | None":
+        """Return the workload with the columns of a private table, of which the names are read; None without names."""
+        if not is_frame(table) and not isinstance(table, Mapping):
+            return None
+        names = [name for name in column_names(table) if isinstance(name, str)]
+        for name in filter(is_named_id, names):
+            warn_of_id(name, "is released, at the cost of all other columns")
+        return cls(subject, Columns({name: Number() for name in names}), target)
+
     @property
     def cells(self) -> int:
         """The largest number of cells of a column: that of a category."""
@@ -244,6 +247,13 @@ class AutoColumns(AutoCuts):
         lacking = max((self.workload.order or 0) - len(kept), 0)  # of the columns of one marginal
         needed = {*left_out[:lacking], *(name for name in left_out if name == self.target)}
         return Columns(kept | {name: Number(cuts=[0.0]) for name in needed}), notes
+
+
+def _refuse_tied(columns: Columns) -> None:
+    """Refuse a constraint about a number without cuts."""
+    for constraint in columns.constraints:
+        if tied := names_in(constraint) & set(columns.uncut):
+            raise InvalidInput(f"column {min(tied)!r} of a constraint must have declared cuts")
 
 
 def _cut_kind(kind: Kind, marginal: ColumnMarginal | None) -> Kind | None:
