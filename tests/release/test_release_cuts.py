@@ -387,14 +387,14 @@ def test_entries_are_enough_for_all_marginals_that_may_be_measured(order):
     cuts = AutoCuts.of(Workload.marginals(order, bins=3), Columns(kinds), None)
     sizes = cuts.widest.sizes
     every = [clique for most in range(1, order + 1) for clique in itertools.combinations(sizes, most)]
-    vectors = cuts.open(Budget(epsilon=1.0, delta=1e-6, slack=0.0))
+    vectors = cuts.open(Budget(epsilon=1.0, delta=1e-6, slack=0.0), 1000)
     assert vectors.entries == sum(map(math.prod, every)) + 1 + STAGES * most_cells()
 
 
 def test_as_many_entries_as_a_high_order_may_take_are_paid_for():
     kinds = {f"flag{place}": Category(["f", "m"], closed=True) for place in range(15)} | {"rate": Number()}
     cuts = AutoCuts.of(Workload.marginals(16, bins=2), Columns(kinds), None)
-    assert cuts.open(Budget(epsilon=1.0, delta=1e-6, slack=0.0)).entries >= 3**15 * 6 - 1
+    assert cuts.open(Budget(epsilon=1.0, delta=1e-6, slack=0.0), 1000).entries >= 3**15 * 6 - 1
 
 
 def test_columns_that_are_no_columns_are_refused_in_words():
