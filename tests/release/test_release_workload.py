@@ -209,9 +209,9 @@ def test_a_text_among_numbers_and_many_categories_are_no_trouble():
     with pytest.raises(InvalidInput, match="3000 different texts"):  # each once: they name people
         Columns.from_public({"town": towns[:3000]})
     many = Columns({"town": Category([f"town {number}" for number in range(20_000)])})
-    began = time.perf_counter()
+    began = time.process_time()
     assert [many.code("town", f"town {number}") for number in range(20_000)] == list(range(20_000))
-    assert time.perf_counter() - began < 5  # looking through the list for each would take half a minute
+    assert time.process_time() - began < 5  # looking through the list for each would take half a minute
 
 
 def test_a_closed_column_has_no_cell_for_all_else_and_no_value_raises():

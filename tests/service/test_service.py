@@ -595,8 +595,8 @@ def test_an_answer_that_kept_the_loop_busy_leaves_at_a_whole_pace_too():
     assert elapsed >= 0.1 * ticks - 0.002
 
 
-def _told_apart(pace_ms, each=30):
-    """Return by how many seconds two kinds of queries differ, if the session takes 15 ms longer over one.
+def _told_apart(pace_ms, each=12):
+    """Return by how many seconds two kinds of queries differ, if the session takes 50 ms longer over one.
 
     The fastest of each kind are compared: a machine that is busy only adds to the time of some.
     """
@@ -605,7 +605,7 @@ def _told_apart(pace_ms, each=30):
 
     def slower_without_a_quorum(requests):
         if requests[0].X[0, 0] == 0:
-            time.sleep(0.015)
+            time.sleep(0.05)
         return answered(requests)
 
     model.batcher._ask_all = slower_without_a_quorum
@@ -619,8 +619,8 @@ def _told_apart(pace_ms, each=30):
 
 
 def test_time_tells_nothing_where_there_is_a_pace():
-    assert _told_apart(0) > 0.0075
-    assert abs(_told_apart(80)) < 0.0075
+    assert _told_apart(0) > 0.025
+    assert abs(_told_apart(80)) < 0.025  # unless all twelve of one kind wait that long for this machine
 
 
 # Logs.
