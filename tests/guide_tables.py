@@ -2,13 +2,14 @@
 
 import importlib.util
 import json
-import subprocess
 import sys
 import types
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+
+from forked import run_forked
 
 CHANCE = np.random.default_rng(5)
 
@@ -98,7 +99,8 @@ def write_census():
 
 def in_a_process(*words):
     """Run a command that opens a ledger, in a process that then ends."""
-    subprocess.run([sys.executable, "-m", "quorate", *words], check=True, capture_output=True)
+    status, _, errors = run_forked("import sys; from quorate.cli import main; sys.exit(main(sys.argv[1:]))", *words)
+    assert status == 0, errors
 
 
 def serve_visits():
