@@ -286,12 +286,12 @@ def test_an_answer_of_a_class_that_always_fails_is_turned_as_often_as_it_must_be
 
 @pytest.mark.parametrize("way", WAYS)
 def test_no_error_and_no_warning_leaves_when_queries_are_answered(way):
-    X = np.repeat([[0.0], [2.0], [3.0]], 100, axis=0)
+    X = np.repeat([[0.0], [2.0], [3.0]], 40, axis=0)
     y = (X[:, 0] > 1).astype(int)
     makers = (
         lambda: StableClassifier(Own(way), gamma=0.5, classes=[0, 1]),
         lambda: PureClassifier(Own(way), epsilon=20.0, queries=3, classes=[0, 1]),
-        lambda: PureClassifier(Own(way), epsilon=20.0, queries=3, classes=[0, 1], method="relabel"),
+        lambda: PureClassifier(Own(way), epsilon=60.0, queries=3, classes=[0, 1], method="relabel"),
         lambda: PureClassifier(Own(way), epsilon=20.0, queries=3, classes=[0, 1], method="realizable"),
         lambda: AgnosticClassifier(Own(way), epsilon=20.0, queries=3, teachers=40, classes=[0, 1]),
         lambda: UniversalClassifier(Own(way), epsilon=40.0, ballots=2, teachers=40, classes=[0, 1]),

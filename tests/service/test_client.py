@@ -151,7 +151,9 @@ def test_nobody_waits_longer_than_the_limit():
     start = time.monotonic()
     with (
         client,
-        pytest.raises(Unanswered, match="did not answer within 60 seconds: it said: because of ledger_refused") as error,
+        pytest.raises(
+            Unanswered, match="did not answer within 60 seconds: it said: because of ledger_refused"
+        ) as error,
     ):
         client.predict(ROWS, id="batch-7")
     assert time.monotonic() - start < 60  # at once: it is told to come again in ten minutes

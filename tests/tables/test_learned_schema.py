@@ -269,7 +269,8 @@ def test_one_text_in_a_hidden_column_changes_no_block_of_a_model():
 # ---------------------------------------------------------------- what a replaced row moves
 
 
-def test_a_replaced_row_moves_no_release_by_more_than_is_paid(monkeypatch):
+@pytest.mark.parametrize("share", [0.05, pytest.param(1.0, marks=pytest.mark.long)])
+def test_a_replaced_row_moves_no_release_by_more_than_is_paid(share, monkeypatch):
     """A sample of tables of three rows and two columns over values of every kind, both told the first's draws."""
     lists = []
 
@@ -282,7 +283,7 @@ def test_a_replaced_row_moves_no_release_by_more_than_is_paid(monkeypatch):
     values = ["", "4", "4.5", "-300", "2020-02-02", "true", "oak", "elm", "a b c d e f g"]
     rng, reached = np.random.default_rng(0), set()
     for row, other in itertools.permutations(itertools.product(values, values[:5]), 2):
-        if rng.random() > 0.15:
+        if rng.random() > share:
             continue
         others = [tuple(rng.choice(values, 2)) for _ in range(2)]
         tables = [dict(zip("xy", map(list, zip(one, *others, strict=True)), strict=True)) for one in (row, other)]
