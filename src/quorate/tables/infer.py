@@ -1,9 +1,8 @@
 """Kinds of columns from a public table, or from a header alone. Private rows are never looked at to choose one."""
 
 import math
-import re
 import shlex
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -23,7 +22,6 @@ MOST_CATEGORIES = 256  # a column with more different texts is a name or a numbe
 _MOST_CELLS = 20_000  # categories of a release, where public rows have each of them more than once
 _MOSTLY = 0.9  # of the values that are given: so many numbers make a column of numbers
 _MANY = 100  # public values that all differ by chance less often
-_LIKE_DATES = re.compile(r"\d{1,4}[/. -](\d{1,2}|[A-Za-z]{3,9})[/. -]\d{1,4}([ T].*)?")  # in another order than ours
 _WITHOUT_WORDS = Reading(true_texts=(), false_texts=())
 _MARKS = ("?", "-", "--", ".", "*")  # what people write where a number is missing
 
@@ -43,7 +41,8 @@ def kinds_from_public(
         except TooManyTexts as error:
             problems.append(error)
     if problems:
-        raise problems[0].with_others(problems[1:])
+        counts = {name: count for problem in problems for name, count in problem.counts.items()}
+        raise TooManyTexts(counts, limit=MOST_CATEGORIES, sentences=True)
     for name, kind in kinds.items():
         if type(kind) is Number and (is_named_id(name) or _counts_rows(table.column(name), reading)):
             warn_of_id(name)
@@ -244,41 +243,26 @@ def _different(
     if not different:
         raise _no_value(name)
     if len(different) > limit:
-        dates = sum(_LIKE_DATES.fullmatch(text) is not None for text in different) > _MOSTLY * len(different)
-        raise TooManyTexts({name: len(different)}, limit=limit, sentences=sentences, dates=[name] if dates else [])
+        raise TooManyTexts({name: len(different)}, limit=limit, sentences=sentences)
     return sorted(different)
 
 
 class TooManyTexts(InvalidInput):
     """Columns of a public table have more different texts than can be taken for categories: `counts` says how many."""
 
-    def __init__(self, counts: Mapping[str, int], *, limit: int, sentences: bool, dates: Sequence[str]) -> None:
-        self.counts, self.limit, self.sentences, self.dates = counts, limit, sentences, dates
-        names, pronoun = shlex.quote(",".join(counts)), "it" if len(counts) == 1 else "them"
-        advice = f"leave {pronoun} out (--leave-out {names}), or declare {pronoun}"
+    def __init__(self, counts: Mapping[str, int], *, limit: int, sentences: bool) -> None:
+        self.counts = counts
+        names = shlex.quote(",".join(counts))
+        advice = f"leave them out (--leave-out {names}), or declare them"
         if sentences:
             advice = (
-                f"leave {pronoun} out (leave_out=, --leave-out {names}), take {pronoun} for sentences (texts=, "
-                f"--texts), or declare {pronoun} in a schema"
+                f"leave them out (leave_out=, --leave-out {names}), take them for sentences (texts=, --texts), or "
+                "declare them in a schema"
             )
-        columns = "column" if len(counts) == 1 else "columns"
-        verb = "has" if len(counts) == 1 else "have"
-        hint = (
-            f". {_enumerate(map(repr, dates))} may be dates: these are read as such if written 2024-05-31"
-            if dates
-            else ""
-        )
+        listed = ", ".join(f"{name!r} has {count} different texts" for name, count in counts.items())
         super().__init__(
-            f"{columns} {_enumerate(map(repr, counts))} {verb} {_enumerate(map(str, counts.values()))} different texts "
-            f"in the public table, and at most {limit} can be taken for categories: {advice}{hint}"
+            f"in the public table, column {listed}, and at most {limit} can be taken for categories: {advice}"
         )
-
-    def with_others(self, errors: Iterable["TooManyTexts"]) -> "TooManyTexts":
-        """Return one refusal of the columns of several."""
-        counts, dates = dict(self.counts), list(self.dates)
-        for error in errors:
-            counts, dates = counts | dict(error.counts), [*dates, *error.dates]
-        return TooManyTexts(counts, limit=self.limit, sentences=self.sentences, dates=dates)
 
 
 def check_spelled(columns: Sequence[str], **options: str | None) -> None:
@@ -288,12 +272,6 @@ def check_spelled(columns: Sequence[str], **options: str | None) -> None:
         alike = [column for column in columns if column.strip().casefold() == folded]
         if alike and name not in alike:
             raise InvalidInput(f"{option} names {name!r}, and there is no such column; is {alike[0]!r} meant?")
-
-
-def _enumerate(phrases: Iterable[str]) -> str:
-    """Return phrases as a sentence lists them."""
-    *first, last = phrases
-    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _no_value(name: str) -> InvalidInput:
