@@ -11,7 +11,7 @@ from quorate.auditing._sums import NoisyCount
 from quorate.auditing.targets import TARGETS
 from quorate.cli.audit import audit
 from quorate.core.errors import InvalidInput
-from quorate.report.audit import AuditReport, render_audit
+from quorate.report.trust import AuditReport, render_audit
 
 
 def test_a_target_by_name_as_json(capsys):

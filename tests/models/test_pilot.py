@@ -10,8 +10,8 @@ from sklearn.linear_model import LogisticRegression
 import quorate as qr
 from quorate.cli import main
 from quorate.core.errors import Infeasible
-from quorate.planner.classes import few_rows_warning
 from quorate.planner.pilot import LEAST_HALF, Pilot, run_pilot
+from quorate.planner.task import few_rows_warning
 
 CLASSES = 8
 CENTRES = np.random.default_rng(5).normal(size=(CLASSES, 6)) * 1.2

@@ -26,7 +26,7 @@ from quorate.core.requests import NO_QUORUM
 from quorate.models.predictors._voting import estimate_rates
 from quorate.models.predictors.base import Scoring
 from quorate.models.saving import open_folder
-from quorate.planner.classes import by_class, check_prior, rare_class_warning, takes_class_weight, weigh_classes
+from quorate.planner.task import by_class, check_prior, rare_class_warning, takes_class_weight, weigh_classes
 from quorate.service._outputs import outputs_of
 
 RANDOM = np.random.default_rng(0)

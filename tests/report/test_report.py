@@ -20,9 +20,8 @@ from quorate.report import Accuracy, Agreement, Claim, ReportData, proofs_for, s
 from quorate.report._data import _MECHANISMS, _RESTS_ON
 from quorate.report._model import render_report
 from quorate.report._pages import figure, write_page
-from quorate.report.audit import AuditReport, render_audit
-from quorate.report.check import CheckReport, render_check
 from quorate.report.release import ReleaseReport, render_release
+from quorate.report.trust import AuditReport, CheckReport, render_audit, render_check
 
 HOSTILE = "<script>alert(1)</script>\"'&<img src=x onerror=alert(2)>]]>-->$\\frac{$ \U0001f600 \u202e"
 

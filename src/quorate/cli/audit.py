@@ -139,7 +139,7 @@ def _describe_replay(replay: Replay) -> str:
 
 def _write_report(report: Path, found: _Found) -> None:
     from quorate.report import software_versions
-    from quorate.report.audit import AuditReport, write_audit_report
+    from quorate.report.trust import AuditReport, write_audit_report
 
     data = AuditReport(
         verdicts=tuple(found.verdicts.values()),

@@ -88,7 +88,7 @@ def check(test: Test, tables: Tables, *, trusted: Trusted = "", **settings: Any)
             settings |= {"by": _groups(data.records, test.by, values), "by_values": values}
     check = check_model(model, data.X, data.y, groups=data.units, **settings)
     if test.report is not None:
-        from quorate.report.check import CheckReport, write_check_report
+        from quorate.report.trust import CheckReport, write_check_report
 
         write_check_report(CheckReport(check=check), test.report)
     failed = _failed_limits(check, test)

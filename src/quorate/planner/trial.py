@@ -21,8 +21,7 @@ from sklearn.tree import DecisionTreeClassifier
 from quorate.compute.learners import Deal, batched_equivalent
 from quorate.core.arrays import Floats, Integers
 from quorate.planner._teachers import AGGREGATORS, LEAST_ROWS, SLOW, Purpose, best_draft, best_teachers, is_enough
-from quorate.planner.classes import weigh_classes
-from quorate.planner.task import DEFAULT_DISAGREEMENT, Draft, Task, VoteForecast
+from quorate.planner.task import DEFAULT_DISAGREEMENT, Draft, Task, VoteForecast, weigh_classes
 
 CANDIDATES: dict[str, Callable[[], Any]] = {  # the first is the default
     "logistic": LogisticRegression,

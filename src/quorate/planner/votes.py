@@ -17,9 +17,19 @@ from quorate.planner._teachers import (
     open_drafts,
     smallest_teachers,
 )
-from quorate.planner.classes import check_prior, few_rows_warning, rare_class_warning
 from quorate.planner.result import Candidate, Method, Plan
-from quorate.planner.task import DEFAULT_DISAGREEMENT, Calibrated, Draft, Expected, Task, VoteForecast, least_agreement
+from quorate.planner.task import (
+    DEFAULT_DISAGREEMENT,
+    Calibrated,
+    Draft,
+    Expected,
+    Task,
+    VoteForecast,
+    check_prior,
+    few_rows_warning,
+    least_agreement,
+    rare_class_warning,
+)
 
 ON_NO_QUORUM = ("abstain", "random", "raise")
 _CERTAIN = 0.999  # the largest share that a forecast states

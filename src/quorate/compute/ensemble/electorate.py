@@ -30,7 +30,8 @@ _REFUSED = range(400, 500)  # statuses that are about the rows, and not about th
 class EndpointTeachers:
     """Models on servers, each named by its address: https://models.example.org/v2/models/digits.
 
-    A server that cannot be reached, fails, or does not answer within `seconds` casts the ballots of its place, as
+    Rows are sent as one tensor of numbers, and the first output with a value for each row is read as labels. A server
+    that cannot be reached, fails, or does not answer within `seconds` casts the ballots of its place, as
     `FunctionTeachers` says, and is asked nothing more in this batch. A key, which is the same for all of them, is read
     from the environment variable QUORATE_TEACHERS_KEY and kept nowhere.
     """

@@ -30,9 +30,8 @@ from quorate.models.predictors._voting import Estimate, VotingClassifier, estima
 from quorate.models.predictors.labels import class_codes, declared_classes, known_codes
 from quorate.models.predictors.records import allows_missing, check_records, fill_missing, is_auto
 from quorate.planner import Plan
-from quorate.planner.classes import weigh_classes
 from quorate.planner.pilot import Pilot, run_pilot
-from quorate.planner.task import Task
+from quorate.planner.task import Task, weigh_classes
 from quorate.planner.trial import Goal, candidates, choose_learner, coefficients
 from quorate.planner.votes import check_aggregator
 from quorate.tables import Schema, as_table

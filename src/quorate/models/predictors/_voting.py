@@ -30,7 +30,7 @@ from quorate.models.predictors.records import allows_missing, check_auto_counts,
 from quorate.models.saving.contract import Outputs, Spending, State
 from quorate.models.saving.documents import mechanism_document, mechanism_of, put_teachers, read_teachers
 from quorate.planner import Plan, plan
-from quorate.planner.classes import by_class, check_prior, takes_class_weight
+from quorate.planner.task import by_class, check_prior, takes_class_weight
 from quorate.planner.trial import LearnerChoice, Trial
 from quorate.planner.votes import ON_NO_QUORUM
 
