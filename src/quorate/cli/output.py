@@ -21,7 +21,6 @@ from rich.table import Column, Table
 from quorate.cli.options import split_list
 from quorate.core.errors import InvalidInput
 from quorate.core.progress import LINE
-from quorate.models.saving.folder import check_folder
 from quorate.report import check_installed
 from quorate.tables import read_table
 
@@ -156,7 +155,8 @@ def check_new_file(path: Path, *, inputs: Iterable[Path | None] = ()) -> None:
 
 def check_new_folder(folder: Path) -> None:
     """Refuse a folder for a model that could not be made, or that holds something, before anything is done for it."""
-    check_folder(folder)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InvalidInput(f"{folder} exists and is not an empty folder: a model is never overwritten; choose another")
     near = folder
     while not near.exists() and near != near.parent:
         near = near.parent
