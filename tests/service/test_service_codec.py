@@ -7,11 +7,14 @@ import struct
 
 import msgspec
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from quorate import PrivateLogisticRegression
+from quorate.core.requests import Request
 from quorate.release import QueryRelease, Workload
 from quorate.service._codec import (
     DATATYPES,
@@ -27,7 +30,9 @@ from quorate.service._codec import (
 from quorate.service._errors import PROBLEMS, Refused
 from quorate.service._inputs import MatrixInput, NamedInputs, QueryInput, SchemaInputs
 from quorate.service._outputs import Outputs
+from quorate.service.model import Model
 from quorate.tables import Category, Number, Schema
+from quorate.tables.features import AdditiveColumns
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
 
@@ -410,3 +415,34 @@ def test_a_release_is_asked_at_its_cuts():
         numbers('{"age": 18}', '{"age": 40}')
     with pytest.raises(Refused, match="invalid_input"):
         numbers('{"age": "x"}')
+
+
+@pytest.mark.parametrize("library", ["pandas", "pyarrow"])
+def test_a_published_model_says_over_http_what_it_says_here(library):
+    """A server hands on the columns as they were read; the frame that the model takes elsewhere gives the same bits."""
+    generator, n = np.random.default_rng(0), 600
+    table = {
+        "dose": np.where(generator.random(n) < 0.1, np.nan, generator.normal(size=n)),
+        "ward": generator.choice(["east", "west", "zürich"], n).astype(object),
+        "age": generator.integers(0, 90, n),
+    }
+    declared = {"dose": (-3.0, 3.0), "ward": ["east", "west", "zürich"], "age": (0, 90)}
+    frame = pd.DataFrame(table) if library == "pandas" else pa.table({name: list(table[name]) for name in table})
+    model = PrivateLogisticRegression(epsilon=9.0, classes=["n", "y"], columns=AdditiveColumns(declared=declared))
+    model.fit(frame, np.where(table["age"] > 40, "y", "n"))
+    served = Model.of_published("m", model)
+    rows = {
+        "dose": [0.5, math.nan, -0.0, 7.0],
+        "ward": ["east", "zürich", "", "north"],
+        "age": [10.0, 80.0, 3.5, 200.0],
+    }
+    tensors = {
+        name: Tensor(name, "BYTES", [4], values) if name == "ward" else Tensor(name, "FP64", [4], np.array(values))
+        for name, values in rows.items()
+    }
+    queries = served.inputs.queries(tensors)
+    (replies,) = served.session.ask_all([Request(queries)])
+    asked = pd.DataFrame(rows) if library == "pandas" else pa.table(rows)
+    assert replies.told.tobytes() == np.ascontiguousarray(model.predict_proba(asked)).tobytes()
+    assert model.classes_[replies.labels].tolist() == model.predict(asked).tolist()
+    assert type(queries).__name__ == "OpenTable"

@@ -140,20 +140,20 @@ class SchemaInputs(Inputs):
 
 
 class FrameInputs(Inputs):
-    """Columns of a data frame, for learners that choose columns by name."""
+    """Columns of a data frame, for learners that choose columns by name, or `opened` for models that read them so."""
 
-    def __init__(self, form: FrameFormat) -> None:
+    def __init__(self, form: FrameFormat, *, opened: bool = False) -> None:
         columns = zip(form.columns, form.kinds, strict=True)
         super().__init__(
             [TensorInfo(str(name), "FP64" if kind == "number" else "BYTES", [-1]) for name, kind in columns]
         )
-        self._form = form
+        self._read = form.read_opened if opened else form.read
 
     def queries(self, tensors: Mapping[str, Tensor], *, role: Role = "query") -> Any:
         """Return the frame that the learners take; a refusal names the column and the row, never the value."""
         self.check_columns(tensors)
         try:
-            return self._form.read({name: tensors[name].values for name in self.names}, role=role)
+            return self._read({name: tensors[name].values for name in self.names}, role=role)
         except QuorateError as error:
             raise Refused("invalid_input", str(error)) from None
         except (TypeError, ValueError):
@@ -192,7 +192,7 @@ def inputs_of(model: Any, schema: Schema | None) -> Inputs:
         return SchemaInputs(schema)
     form = getattr(model, "form_", None)
     if form is not None:
-        return FrameInputs(form)
+        return FrameInputs(form, opened=getattr(model, "takes_opened", False))
     names = [str(name) for name in getattr(model, "feature_names_in_", [])]
     missing = hasattr(model, "__sklearn_tags__") and bool(get_tags(model).input_tags.allow_nan)
     return NamedInputs(names, missing=missing) if names else MatrixInput(int(model.n_features_in_), missing=missing)

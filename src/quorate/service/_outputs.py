@@ -134,13 +134,13 @@ def _number_of_no_class(classes: NDArray[Any]) -> Any:
 class Answers(NamedTuple):
     """How one kind of answer is served: the tensors of `Outputs` and their values, and how a published model answers.
 
-    A published model gives `codes` for checked queries, numbers of classes or queries, and `details` beside them.
+    A published model gives, for checked queries, `details` and `codes`: numbers of classes or of queries.
     """
 
     tensors: Callable[[Any], Sequence[TensorInfo]] = lambda model: ()
     read: Callable[[Any, Numbers, Flags, Any], Mapping[str, Values]] = lambda model, numbers, refused, details: {}
-    codes: Callable[[Any, Any], Numbers] = lambda model, X: np.zeros(len(X), dtype=np.int64)
     details: Callable[[Any, Any], Any] = lambda model, X: None
+    codes: Callable[[Any, Any, Any], Numbers] = lambda model, X, details: np.zeros(len(X), dtype=np.int64)
     classifies: bool = False
 
 
@@ -177,8 +177,15 @@ def _read_online(release: Any, numbers: Numbers, refused: Flags, details: Any) -
     return {"answer": np.where(refused, -1.0, shares), "error": np.where(refused, -1.0, errors)}
 
 
-def _label_codes(model: Any, X: Any) -> Numbers:
+def _label_codes(model: Any, X: Any, details: Any) -> Numbers:
     return class_codes(model.classes_, model.predict(X))
+
+
+def _likeliest_codes(model: Any, X: Any, shares: Any) -> Numbers:
+    """Return the numbers of the labels; a model that predicts the likeliest class is not asked again."""
+    if getattr(model, "predicts_likeliest", False):
+        return np.asarray(shares.argmax(axis=1), dtype=np.int64)
+    return _label_codes(model, X, shares)
 
 
 ANSWERS = {  # By the kind of outputs in the model's contract.
@@ -186,16 +193,16 @@ ANSWERS = {  # By the kind of outputs in the model's contract.
     "probabilities": Answers(
         _scores,
         lambda model, numbers, refused, details: {"scores": details},
-        _label_codes,
         lambda model, X: model.predict_proba(X),
+        _likeliest_codes,
         classifies=True,
     ),
     "vote shares": Answers(_scores, _read_vote_shares, classifies=True),
     "label sets": Answers(
         lambda model: [TensorInfo("set", "BYTES", [-1])],
         lambda model, numbers, refused, sets: {"set": [json.dumps(model.classes_[row].tolist()) for row in sets]},
-        _label_codes,
         lambda model, X: model.predict_set(X),
+        _label_codes,
         classifies=True,
     ),
     "several labels": Answers(
@@ -214,7 +221,9 @@ ANSWERS = {  # By the kind of outputs in the model's contract.
         _read_intervals,
         details=lambda model, X: np.nan_to_num(np.column_stack([model.predict(X), model.predict_interval(X)])),
     ),
-    "released shares": Answers(_columns("answer", "error", "low", "high"), _read_bars, lambda release, X: X[:, 0]),
+    "released shares": Answers(
+        _columns("answer", "error", "low", "high"), _read_bars, codes=lambda release, X, details: X[:, 0]
+    ),
     "online shares": Answers(_columns("answer", "error", "outcome"), _read_online),
 }
 

@@ -40,7 +40,8 @@ class PublishedSession:
 
     def _ask(self, X: Any) -> Replies:
         refused = np.zeros(len(X), dtype=np.bool_)
-        codes, details = self._answers.codes(self._model, X), self._answers.details(self._model, X)
+        details = self._answers.details(self._model, X)
+        codes = self._answers.codes(self._model, X, details)
         return Replies(labels=codes, refused=refused, spent=Cost(0.0), told=details)
 
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from quorate.core.arrays import Floats
 from quorate.core.errors import InvalidInput
-from quorate.tables.containers import Role, column_names, is_frame, open_table, refusal, subject
+from quorate.tables.containers import OpenTable, Role, column_names, is_frame, open_table, refusal, subject
 from quorate.tables.dates import DateUnit, read_moments
 from quorate.tables.reading import DEFAULT_READING, MISSING_TEXTS, Reading, Rules, as_reading
 from quorate.tables.values import read_numbers, read_texts
@@ -74,11 +74,16 @@ class FrameFormat:
 
         A query whose number or date cannot be read is refused.
         """
+        return self._frame(self._read_columns(X, role))
+
+    def read_opened(self, X: Any, *, role: Role = "query") -> OpenTable:
+        """Return the columns of `read`, without a frame around them."""
+        return open_table(self._read_columns(X, role))
+
+    def _read_columns(self, X: Any, role: Role) -> dict[Any, Any]:
         opened = open_table(X, self.columns, source=subject(role))
         pairs = zip(self.columns, self.kinds, strict=True)
-        return self._frame(
-            {name: read_column(name, opened.columns[name], kind, role, self.reading) for name, kind in pairs}
-        )
+        return {name: read_column(name, opened.columns[name], kind, role, self.reading) for name, kind in pairs}
 
     def _frame(self, columns: Mapping[Any, Any]) -> Any:
         frames = _imported(self.library)

@@ -59,6 +59,7 @@ class PrivateLogisticRegression(ClassifierMixin, LinearModel):
     kind = "linear model"
 
     labels_: NDArray[Any] | None
+    predicts_likeliest = True  # A server need not ask for labels beside probabilities.
 
     def __init__(
         self,

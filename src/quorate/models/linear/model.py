@@ -365,9 +365,16 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
     def check_queries(self, X: Any) -> Any:
         """Return queries in the form that the model takes, or raise an error."""
         check_is_fitted(self, "coef_")
+        if isinstance(X, OpenTable) and self.takes_opened:
+            return X
         if isinstance(self.columns_, HashedColumns):
             return validate_data(self, X, reset=False, accept_sparse="csr", dtype=np.float64)
         return check_records(self, X, estimator=self, reset=False, missing=True)
+
+    @property
+    def takes_opened(self) -> bool:
+        """Whether queries may be the columns of `FrameFormat.read_opened`, which are checked already."""
+        return self.form_ is not None and isinstance(self.columns_, AdditiveColumns)
 
     def private_queries(self, X: Any) -> Any:
         """Return private rows as queries, each value read as `fit` reads it: none is refused. Proof: step 5."""
