@@ -48,7 +48,7 @@ def talk(command, answers, *, patience=300):
                 break
             continue
         try:
-            part = os.read(ours, 65536).decode()
+            part = os.read(ours, 65536).decode(errors="replace")
         except OSError:  # the other side has closed
             break
         shown += part
@@ -68,6 +68,8 @@ def test_five_questions_at_a_terminal(tables):
     shown, code = talk(
         command,
         [
+            ("What do you need", "help"),
+            ("What do you need", ""),
             ("1. Which column", "anser"),
             ("1. Which column", "answer"),
             ("2. Who is protected", ""),
@@ -87,6 +89,52 @@ def test_five_questions_at_a_terminal(tables):
     assert "quorate fit tested customers.csv --label answer --read-classes --public survey.csv" in re.sub(
         r"\s+", " ", shown
     )
+
+
+def test_tables_are_asked_for_at_a_terminal(tables):
+    command = [sys.executable, "-m", "quorate", "start", "customers.csv", "--out", "first", "--run"]
+    shown, code = talk(
+        command,
+        [
+            ("What do you need", "tables"),
+            ("1. Who is protected", ""),
+            ("2. Numbers of which groups", "jobs"),
+            ("2. Numbers of which groups", "job"),
+            ("3. Totals", "balance"),
+            ("4. Means", "age"),
+            ("5. Medians", ""),
+        ],
+    )
+    assert code == 0, shown
+    assert "there is no column 'jobs'" in shown
+    assert "Expected 95% intervals" in shown
+    assert load("first/published").answer(["mean age"]).num_rows > 3
+
+
+@pytest.mark.parametrize("options", [["--by", "job", "--total", "balance"], ["--goal", "tables", "--leave-out", "age"]])
+def test_the_script_and_the_command_of_tables_run(options, tables, capsys):
+    assert main(["start", "customers.csv", *options, "--out", "first"]) == 0
+    assert main(["start", "customers.csv", *options, "--out", "second", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert main(shlex.split(said["commands"][0])[1:]) == 0
+    runpy.run_path("first/script.py")
+    made, scripted = load("second/published"), load("first/published")
+    assert (made.claim_, made.by_ if "--by" in options else made.domain_.columns.names) == (
+        scripted.claim_,
+        scripted.by_ if "--by" in options else scripted.domain_.columns.names,
+    )
+
+
+def test_nothing_of_a_private_value_is_in_what_tables_leave_behind(tables, capsys):
+    """Two tables of one shape, of which every value differs, lead to the same files and the same words."""
+    lines = Path("customers.csv").read_text().splitlines()
+    written = []
+    for name in ("customers.csv", "others.csv"):
+        Path("others.csv").write_text("\n".join([lines[0], *("?" for _ in lines[1:])]))
+        assert main(["start", name, "--goal", "tables", "--out", f"to_{name}"]) == 0
+        texts = [capsys.readouterr().out, *(path.read_text() for path in sorted(Path(f"to_{name}").iterdir()))]
+        written.append([" ".join(text.replace(name, "table.csv").split()) for text in texts])
+    assert written[0] == written[1]
 
 
 def test_the_script_and_the_commands_run(tables, capsys):

@@ -1,4 +1,4 @@
-"""`quorate start`: five questions, a plan with a picture, and the script and commands that follow it.
+"""`quorate start`: some questions, a plan with a picture, and the script and commands that follow it.
 
 The plan, the script and the commands are made of public things alone: the names of the columns, the number of rows or
 people, a public table or a schema, and the label set, which the claim says is public if it was not declared. No other
@@ -9,9 +9,11 @@ records itself, within its own budget.
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from json import dumps
 from pathlib import Path
-from typing import Annotated, Any
+from shlex import join
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 from rich.console import Console
@@ -22,6 +24,8 @@ from quorate.cli.options import AsJson, split_list
 from quorate.cli.output import check_apart, check_new_folder
 from quorate.cli.reading import TableFile, check_column_names
 from quorate.cli.start_files import Job, write_start
+from quorate.cli.start_tables import QUESTIONS as TABLES_QUESTIONS
+from quorate.cli.start_tables import describe_tables, parse_columns, show_tables_plan, write_tables
 from quorate.core.checks import check_count, check_delta, check_positive, is_named_id
 from quorate.core.errors import InvalidInput
 from quorate.planner import Plan, plan
@@ -35,6 +39,7 @@ _MAX_CLASSES = 50
 _BAR_LETTERS = 40
 _FEATURES_PER_COLUMN = 6  # about, where nothing is known of a column
 _UNLIMITED = 1_000  # queries that votes are planned for, beside a model that any number may ask
+_GOAL = "What do you need? model: predictions, and a model that may be published. tables: numbers to publish."
 _QUESTIONS = {  # text, and default: by the option that answers it
     "label": ("Which column is the label, to be predicted?", None),
     "groups": (
@@ -50,6 +55,11 @@ _QUESTIONS = {  # text, and default: by the option that answers it
 def start(
     source: TableFile,
     *,
+    goal: Literal["model", "tables"] | None = None,
+    by: str | None = None,
+    total: str | None = None,
+    mean: str | None = None,
+    median: str | None = None,
     classes: str | None = None,
     queries: str | None = None,
     abstain: Annotated[bool | None, Parameter(negative="--no-abstain")] = None,
@@ -61,16 +71,28 @@ def start(
     run: bool = False,
     json: AsJson = False,
 ) -> int:
-    """Ask five questions about your table, show a plan, and write a script and the commands that follow it.
+    """Ask some questions about your table, show a plan, and write a script and the commands that follow it.
 
-    A question is skipped if its option is given. If nobody can be asked, --label is required, and the other questions
-    take their defaults. Nothing is fitted, and nothing spent, without --run. Exit code 1 if the plan is not feasible;
-    then nothing is written.
+    The first question is for a model and its predictions, or for tables to publish. A question is skipped if its option
+    is given. If nobody can be asked, --label or --goal tables is required, and the other questions take their
+    defaults. Nothing is fitted, and nothing spent, without --run. Exit code 1 if the plan is not feasible; then nothing
+    is written.
 
     Example: `quorate start visits.csv --label outcome --groups patient --queries 500 --public survey.csv`
 
     Parameters
     ----------
+    goal
+        What you need. model: predictions, and a model that may be published where it can be. tables: numbers by group,
+        or shares of all pairs of columns and synthetic records.
+    by
+        With --goal tables, the columns that name groups, as quorate release takes them.
+    total
+        With --by, the columns whose totals to release; --mean and --median likewise.
+    mean
+        With --by, the columns whose means to release.
+    median
+        With --by, the columns whose medians to release.
     classes
         All possible labels, separated by commas. By default they are read from the label column; they become public.
     queries
@@ -96,6 +118,12 @@ def start(
     check_new_folder(out)
     records = source.read()
     check_column_names(records, leave_out=split_list(source.leave_out))
+    is_terminal = sys.stdin.isatty() and not json
+    if is_terminal:
+        print(f"{records.num_rows:,} rows; the columns are {', '.join(records.column_names)}.\n")
+    if _asks_for_tables(goal, by, source.label, is_terminal=is_terminal):
+        options = {"by": by, "total": total, "mean": mean, "median": median}
+        return _start_tables(records, source, options, epsilon=epsilon, delta=delta, out=out, run=run, as_json=json)
     options = {
         "label": source.label,
         "groups": source.groups,
@@ -103,7 +131,7 @@ def start(
         "abstain": {True: "yes", False: "no", None: None}[abstain],
         "public": "none" if schema is not None and public is None else public,
     }
-    answers = _ask_questions(records, options, is_terminal=sys.stdin.isatty() and not json)
+    answers = _ask_questions(records, options, is_terminal=is_terminal)
     check_apart(source.table, answers["public"])
     source = replace(source, label=answers["label"], groups=answers["groups"])
     job = _describe(records, source, public=answers["public"], schema=schema, classes=classes)
@@ -122,27 +150,77 @@ def start(
     return job.run() if run else 0
 
 
+def _asks_for_tables(goal: str | None, by: str | None, label: str | None, *, is_terminal: bool) -> bool:
+    """Return whether tables are wanted: said by --goal or --by, or on a terminal where nothing says it."""
+    if goal is None and by is None and label is None and is_terminal:
+        goal = _answer(_GOAL, "goal", "model", None, _parse_goal, is_terminal=True)
+    return goal == "tables" or (goal is None and by is not None)
+
+
+def _start_tables(
+    records: Any, source: TableFile, options: Mapping[str, Any], *, run: bool, as_json: bool, **settings: Any
+) -> int:
+    """Ask for groups and measures, show what is expected, and write the script and the command."""
+    parse = partial(parse_columns, names=records.column_names)
+    parsers = dict.fromkeys(options, parse) | {"groups": partial(_parse_column, records.column_names)}
+    is_terminal = sys.stdin.isatty() and not as_json
+    answers = _ask_all(TABLES_QUESTIONS, {"groups": source.groups, **options}, parsers, is_terminal=is_terminal)
+    job = describe_tables(records, replace(source, groups=answers["groups"]), answers, **settings)
+    console = Console(highlight=False, quiet=as_json)
+    if not as_json:
+        show_tables_plan(console, job)
+    write_tables(job)
+    command = join(["quorate", *job.words()])
+    console.print(
+        f"\nWritten to {job.out}: script.py does it in Python, commands.sh on the command line. Run one of them."
+    )
+    console.print(f"$ {command}", markup=False, soft_wrap=True)
+    if as_json:
+        print(dumps({"goal": "tables", "units": job.units, "commands": [command], "out": str(job.out)}))
+    if not run:
+        return 0
+    from quorate.cli.app import main
+
+    return main(job.words())
+
+
+def _parse_goal(text: str) -> str:
+    if text not in ("model", "tables"):
+        raise InvalidInput("answer model or tables")
+    return text
+
+
+def _parse_column(names: Sequence[str], text: str) -> str | None:
+    """Return the name of a column, None for "none"."""
+    if text != "none" and text not in names:
+        raise InvalidInput(f"there is no column {text!r}; the columns are {', '.join(names)}")
+    return None if text == "none" else text
+
+
 def _ask_questions(records: Any, options: Mapping[str, Any], *, is_terminal: bool) -> dict[str, Any]:
-    """Return the answers to the five questions, from options or from the terminal."""
-    names = records.column_names
-
-    def parse_column(text: str) -> str:
-        if text not in names:
-            raise InvalidInput(f"there is no column {text!r}; the columns are {', '.join(names)}")
-        return text
-
+    """Return the answers to the five questions about a model."""
+    parse_column = partial(_parse_column, records.column_names)
     parsers: dict[str, Callable[[str], Any]] = {
         "label": parse_column,
-        "groups": lambda text: None if text == "none" else parse_column(text),
+        "groups": parse_column,
         "queries": _parse_number,
         "abstain": _parse_yes,
         "public": _parse_file,
     }
-    if is_terminal:
-        print(f"{records.num_rows:,} rows; the columns are {', '.join(names)}.\n")
+    return _ask_all(_QUESTIONS, options, parsers, is_terminal=is_terminal)
+
+
+def _ask_all(
+    questions: Mapping[str, tuple[str, str | None]],
+    options: Mapping[str, Any],
+    parsers: Mapping[str, Callable[[str], Any]],
+    *,
+    is_terminal: bool,
+) -> dict[str, Any]:
+    """Return the answers to questions, from options or from the terminal."""
     return {
         name: _answer(f"{number}. {text}", name, default, options[name], parsers[name], is_terminal=is_terminal)
-        for number, (name, (text, default)) in enumerate(_QUESTIONS.items(), start=1)
+        for number, (name, (text, default)) in enumerate(questions.items(), start=1)
     }
 
 
