@@ -122,8 +122,8 @@ def start(
     if is_terminal:
         print(f"{records.num_rows:,} rows; the columns are {', '.join(records.column_names)}.\n")
     if _asks_for_tables(goal, by, source.label, is_terminal=is_terminal):
-        options = {"by": by, "total": total, "mean": mean, "median": median}
-        return _start_tables(records, source, options, epsilon=epsilon, delta=delta, out=out, run=run, as_json=json)
+        measures = {"by": by, "total": total, "mean": mean, "median": median}
+        return _start_tables(records, source, measures, epsilon=epsilon, delta=delta, out=out, run=run, as_json=json)
     options = {
         "label": source.label,
         "groups": source.groups,

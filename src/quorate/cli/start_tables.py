@@ -152,9 +152,8 @@ def show_tables_plan(console: Console, job: TablesJob) -> None:
     if job.by:
         from quorate.release import GroupRelease
 
-        release = GroupRelease(
-            job.by, **{f"{name}s": of for name, of in job.measures.items()}, epsilon=job.epsilon, delta=job.delta
-        )
+        measures: dict[str, Any] = {f"{name}s": of for name, of in job.measures.items()}
+        release = GroupRelease(job.by, **measures, epsilon=job.epsilon, delta=job.delta)
         rows = release.plan(is_person=job.source.groups is not None).to_pylist()
         show_rows(rows, is_result=True, limit=len(rows), title="Expected 95% intervals, as half of their widths")
     else:
