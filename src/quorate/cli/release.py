@@ -54,7 +54,9 @@ USED_OPTIONS = {  # by what a command does
     "with --by and --plan": "plan by total mean median columns groups table groups_per_person records_per_person "
     "epsilon delta json",
     "with --by": f"by total mean median table columns groups groups_per_person records_per_person {_FILES} epsilon "
-    "delta account out json",
+    "delta account out json report",
+    "with --sql": f"sql plan table columns groups groups_per_person records_per_person {_FILES} epsilon delta account "
+    "out json report",
     "with --plan": "plan table workload public columns leave_out epsilon delta alpha records report json",
     "with --online": f"online {_TABLES} epsilon delta alpha out ask json",
     "with a --growing folder that is new": f"growing update updates {_TABLES} records_per_person epsilon delta engine "
@@ -67,7 +69,7 @@ _SETTINGS = Method(
     "",
     ("release:QueryRelease", "release:GrowingRelease", "release:OnlineRelease", "release:GroupRelease"),
     extra="account",
-    skip="subject columns error_weights domain public ledger by totals means medians quantiles",
+    skip="subject columns error_weights domain public ledger by totals means medians quantiles where",
     types={
         "engine": Literal["auto", "plain", "residual", "adaptive", "levels", "prefix", "weights", "reweighting"],
     },
@@ -116,6 +118,9 @@ class ReleaseOptions(FileOptions):
         With --by: the columns whose means to release.
     median
         With --by: the columns whose medians to release.
+    sql
+        In place of --by: a query such as SELECT region, sum(cost), median(stay) FROM visits WHERE age >= 18 GROUP BY
+        region. Its other measures are count(*), count(DISTINCT person), avg and approx_quantile(column, level).
     columns
         A JSON file that declares columns: {"sex": ["f", "m"], "age": {"cuts": [18, 65]}}. Declared columns are not read
         from the public table.
@@ -163,6 +168,7 @@ class ReleaseOptions(FileOptions):
     total: str | None = None
     mean: str | None = None
     median: str | None = None
+    sql: str | None = None
     columns: Path | None = None
     groups: Annotated[str | None, Parameter(name=["--groups", "--people"])] = None
     leave_out: str | None = None
@@ -228,7 +234,7 @@ def release(table: _Table = None, *, options: ReleaseOptions = ReleaseOptions(),
     unused = {name for _, name, _ in options_of(release)} - set(used)
     refuse_idle(release, {"table": table, "options": options, **settings}, unused, mode)
     settings = {name: value for name, value in settings.items() if name in used}
-    if options.by is not None and not mode.startswith("when"):
+    if (options.by is not None or options.sql is not None) and not mode.startswith("when"):
         return release_groups(table, options, settings)
     if mode == "with --plan":
         return _plan(options.subject(), options, settings)
@@ -267,6 +273,8 @@ def _find_mode(table: Path | None, options: ReleaseOptions) -> str:
     """Return which options go together in this command, as a key of `USED_OPTIONS`."""
     if table is not None and table.is_dir():
         return "when a release is asked"
+    if options.sql is not None:
+        return "with --sql"
     if options.by is not None:
         return "with --by and --plan" if options.plan else "with --by"
     if options.plan or options.online:

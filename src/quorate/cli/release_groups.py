@@ -7,18 +7,20 @@ from pathlib import Path
 from typing import Any
 
 from quorate.cli.options import split_list
-from quorate.cli.output import check_new_folder, show_bill, show_rows, to_csv
+from quorate.cli.output import check_new_folder, check_report, show_bill, show_rows, to_csv
 from quorate.cli.release_tables import check_table_name, write_table
 from quorate.core.errors import InvalidInput
 from quorate.models.saving import Folder, load, save
 from quorate.release import GroupRelease
+from quorate.release.numbers import read_sql
+from quorate.report.groups import write_groups_report
 from quorate.tables.document import read_document, schema_fields
 from quorate.tables.files import TableStream
 from quorate.tables.schema import Schema
 
 
-def make_group_release(options: Any, settings: Mapping[str, Any]) -> GroupRelease:
-    """Return the release that the options of the command describe.
+def make_group_release(options: Any, settings: Mapping[str, Any]) -> tuple[GroupRelease, str | None]:
+    """Return the release that the options of the command describe, and the column that names people.
 
     Parameters
     ----------
@@ -28,16 +30,22 @@ def make_group_release(options: Any, settings: Mapping[str, Any]) -> GroupReleas
         Epsilon, delta, and how much of a person counts.
     """
     groups, records = settings["groups_per_person"] or 1, settings["records_per_person"]
-    return GroupRelease(
-        split_list(options.by),
-        totals=split_list(options.total),
-        means=split_list(options.mean),
-        medians=split_list(options.median),
+    if options.sql is None:
+        names = {"totals": options.total, "means": options.mean, "medians": options.median}
+        query: dict[str, Any] = {"by": split_list(options.by)} | {
+            name: split_list(text) for name, text in names.items()
+        }
+    else:
+        query = read_sql(options.sql)
+    people = query.pop("groups", None) or options.groups
+    release = GroupRelease(
+        **query,
         columns=None if options.columns is None else _read_columns(options.columns),
         groups_per_person=groups,
         records_per_person=groups if records == 1 else records,
         **{name: settings[name] for name in ("epsilon", "delta", "account") if name in settings},
     )
+    return release, people
 
 
 def _read_columns(path: Path) -> Any:
@@ -48,16 +56,19 @@ def _read_columns(path: Path) -> Any:
 
 def release_groups(table: Path | None, options: Any, settings: Mapping[str, Any]) -> int:
     """Release numbers by group into a folder, and print them; with --plan, print the expected intervals instead."""
-    release = make_group_release(options, settings)
+    release, people = make_group_release(options, settings)
     if options.plan:
-        return _show_plan(release, options)
+        return _show_plan(release, options, is_person=people is not None)
     if table is None or options.out is None:
         raise InvalidInput("name the table of private records, and --out FOLDER for the release")
     check_new_folder(options.out)
-    release.fit(TableStream(table, **options.file_settings()), groups=options.groups)
+    check_report(options.report, inputs=[table, options.columns])
+    release.fit(TableStream(table, **options.file_settings()), groups=people)
     answers = release.answer()
     rows = answers.to_pylist()
     save(release, options.out, extra={"answers.csv": to_csv(rows, answers.column_names).encode()})
+    if options.report is not None:
+        write_groups_report(release, options.report)
     bill = {
         "claim": release.claim_,
         "privacy_unit": release.unit_,
@@ -73,9 +84,9 @@ def release_groups(table: Path | None, options: Any, settings: Mapping[str, Any]
     return 0
 
 
-def _show_plan(release: GroupRelease, options: Any) -> int:
+def _show_plan(release: GroupRelease, options: Any, *, is_person: bool) -> int:
     """Print the expected intervals for groups of some sizes."""
-    rows = release.plan(is_person=options.groups is not None).to_pylist()
+    rows = release.plan(is_person=is_person).to_pylist()
     if options.json:
         print(json.dumps(rows))
         return 0

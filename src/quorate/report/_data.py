@@ -37,6 +37,7 @@ _PROOFS = {name: (f"core/mechanisms/PROOF_{name}.md", text) for name, text in _M
     "linear": ("models/linear/PROOF.md", "a unit moves each sum by a bounded length, and all else is made of the sums"),
     "engines": ("release/engines/PROOF.md", "what each engine measures, and what that costs"),
     "release": ("release/PROOF.md", "cells are public, counts are taken once, the engine pays, the rest is free"),
+    "numbers": ("release/numbers/PROOF.md", "how far a unit moves all sums of all groups, and why intervals cover"),
     "check": (
         "models/evaluation/PROOF.md",
         "one unit moves two counts of each grid by one, and why the intervals cover",
@@ -53,6 +54,7 @@ _PROOFS = {name: (f"core/mechanisms/PROOF_{name}.md", text) for name, text in _M
 _RESTS_ON = {  # all but answers by ballots alone
     "linear": ("privacy", "linear"),
     "release": ("release", "engines", "noisy_vector"),
+    "numbers": ("numbers", "noisy_vector", "privacy"),
     "check": ("check", "noisy_vector"),
     "concepts": ("hypotheses", "relabelling", "exponential"),
 }

@@ -1,10 +1,13 @@
 """Numbers by group: counts, people, totals, means and quantiles, published once for all groups of a table.
 
     GroupRelease        the release: `fit`, `answer`, `plan`, `save`
+    read_sql            the settings of a release from one SELECT
+    _conditions         which records count
     _keys               the columns that name groups, declared or not, and the parts of dates
     _layout             which whole numbers a record adds to its group, and how far a unit moves all of them
     _contributions      which records of a person count, and the exact sums of the groups
     _bounds             bounds and cuts of columns that nobody declared, found with noise
+    _quantiles          quantiles, by noisy rounds that follow one another
     _estimates          answers with intervals, from noisy sums alone
 
 PROOF.md has the proof.
@@ -14,9 +17,10 @@ from typing import TYPE_CHECKING
 
 from quorate.core.lazy import import_on_use
 
-__all__ = ["GroupRelease"]
+__all__ = ["GroupRelease", "read_sql"]
 
 if TYPE_CHECKING:
     from quorate.release.numbers._release import GroupRelease
+    from quorate.release.numbers._sql import read_sql
 else:
-    __getattr__ = import_on_use(__name__, {"_release": "GroupRelease"})
+    __getattr__ = import_on_use(__name__, {"_release": "GroupRelease", "_sql": "read_sql"})

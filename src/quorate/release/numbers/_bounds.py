@@ -91,7 +91,7 @@ def _continue_tail(counts: Floats, noisy: Floats, cell_noise: float) -> Floats:
         return tail
     weights = counts[cells] / (cell_noise + np.sqrt(counts[cells]))
     bend, slope, _ = np.polyfit(cells - last, np.log(counts[cells]), 2, w=weights)
-    if bend > _LEAST_BEND or len(cells) == 3:
+    if bend > _LEAST_BEND:
         bend = _LEAST_BEND
         slope = np.polyfit(cells - last, np.log(counts[cells]) - bend * (cells - last) ** 2, 1, w=weights)[0]
     steps = np.arange(1, len(counts) - last)

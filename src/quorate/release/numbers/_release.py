@@ -33,6 +33,7 @@ from quorate.models.saving.contract import SavedModel, Spending, State
 from quorate.release._saved import spent_budget
 from quorate.release.domain import SealedCounts
 from quorate.release.numbers._bounds import find_bounds, find_cuts, grid_edges
+from quorate.release.numbers._conditions import parse_conditions
 from quorate.release.numbers._estimates import Answers
 from quorate.release.numbers._keys import MOST_GROUPS, GroupIndex, KeyColumn, key_texts
 from quorate.release.numbers._layout import CutColumn, Layout, SummedColumn
@@ -47,6 +48,7 @@ from quorate.release.numbers._quantiles import (
     release_probes,
 )
 from quorate.release.numbers._rows import PrivateRows
+from quorate.release.numbers._sql import read_sql
 from quorate.release.people import PERSON, RECORD
 from quorate.release.workloads import Columns
 from quorate.tables.columns import Category, Date, Kind, Number, Text
@@ -85,6 +87,10 @@ class GroupRelease(SavedModel, ShowsClaim, BaseEstimator):
         are found for a twentieth of the budget. Quantiles begin with its `cuts`; without them, cuts are found for a
         twentieth.
         `closed` says that every record has a value, which makes totals more exact.
+    where
+        Conditions that records must meet to count: [("age", ">=", 18), ("region", "in", ["north", "south"])]. The
+        operators are =, !=, <, <=, >, >=, in, not in, missing and present; texts such as "2024-05-01" are dates after
+        <, <=, > and >=. How many records meet them stays private.
     epsilon, delta
         The privacy loss allowed. All of it is spent by `fit`.
     groups_per_person, records_per_person
@@ -122,6 +128,7 @@ class GroupRelease(SavedModel, ShowsClaim, BaseEstimator):
         medians: Any = (),
         quantiles: Mapping[str, Any] | None = None,
         columns: Any = None,
+        where: Any = (),
         epsilon: float = 1.0,
         delta: float = 1e-6,
         groups_per_person: int = 1,
@@ -129,8 +136,28 @@ class GroupRelease(SavedModel, ShowsClaim, BaseEstimator):
         account: Any = None,
     ) -> None:
         self.by, self.totals, self.means, self.medians, self.quantiles = by, totals, means, medians, quantiles
-        self.columns, self.epsilon, self.delta = columns, epsilon, delta
+        self.columns, self.where, self.epsilon, self.delta = columns, where, epsilon, delta
         self.groups_per_person, self.records_per_person, self.account = groups_per_person, records_per_person, account
+
+    @classmethod
+    def from_sql(cls, text: str, **settings: Any) -> "GroupRelease":
+        """Return the release that one SELECT describes; it is fitted to a table afterwards.
+
+        Parameters
+        ----------
+        text
+            A query of one table: columns, count(*), sum, avg, median and approx_quantile, WHERE of comparisons joined
+            by AND, and GROUP BY of columns or date_trunc('month', column). Everything else is refused.
+        settings
+            All other settings, such as columns and epsilon.
+
+        >>> GroupRelease.from_sql("SELECT region, avg(age) FROM visits GROUP BY region").means
+        ['age']
+        """
+        query = read_sql(text)
+        if query.pop("groups") is not None:
+            raise InvalidInput("SQL here must not count people; pass the people to fit(groups=...)")
+        return cls(**query, **settings)
 
     def fit(self, private: Any, groups: Any = None) -> "GroupRelease":
         """Sum the private records by group, and release all sums at once.
@@ -154,7 +181,9 @@ class GroupRelease(SavedModel, ShowsClaim, BaseEstimator):
         layout = self._layout(statistics, index, is_person=groups is not None)
         columns = _MeasuredColumns(statistics, kinds)
         unit = RECORD if groups is None else PERSON
-        rows = PrivateRows(private, [*(key.column for key in keys), *columns.names], groups, reading)
+        where = parse_conditions(self.where)
+        rows = PrivateRows(private, [*(key.column for key in keys), *columns.names], groups, reading, where)
+        columns.notes += [f"records count where {' and '.join(map(str, where))}"] * bool(where)
         slack = 0.0 if index.is_declared else delta * _SLACK_SHARE
         budget = Budget(epsilon=epsilon, delta=delta, slack=slack)
         vectors = NoisyVectors(budget, entries=columns.most_entries(layout, index))  # proof: step 1
@@ -164,7 +193,7 @@ class GroupRelease(SavedModel, ShowsClaim, BaseEstimator):
         with charge, progress("releasing numbers by group"):
             sums, cuts = columns.find(rows, vectors, layout, index)  # proof: step 6
             exact = rows.sum_groups(index, layout, sums)  # proof: steps 2 and 3
-            units = rows.count_units(exact)
+            units = rows.count_units()
             first: Published = release_counts(
                 SealedCounts(exact),
                 lambda counted: release_sums(
@@ -516,7 +545,7 @@ class _MeasuredColumns:
         for name, bound in bounds.items():
             self.notes.append(
                 f"bounds of {name} were found with noise: {bound.low:g} to {bound.high:g}; values were clipped there, "
-                f"by about {bound.beyond:.1%} of the sum of absolute values"
+                f"by at most about {bound.beyond:.1%} of the sum of absolute values"
             )
         summed = [self._bounded(name, bounds.get(name)) for name in self._summed]
         return summed, [self._divided(name, cuts.get(name)) for name in self._cut]

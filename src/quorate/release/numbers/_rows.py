@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from quorate.core.arrays import Floats, Integers
 from quorate.core.errors import InvalidInput
+from quorate.release.numbers._conditions import Condition
 from quorate.release.numbers._contributions import GroupSums, choose_records
 from quorate.release.numbers._keys import GroupIndex
 from quorate.release.numbers._layout import Layout, SummedColumn
@@ -25,9 +26,13 @@ _SOURCE = "the private records"
 class PrivateRows:
     """Private rows that can be read several times. `groups` names the person of each row: a column, or an array."""
 
-    def __init__(self, private: Any, names: Sequence[str], groups: Any, reading: Reading) -> None:
+    def __init__(
+        self, private: Any, names: Sequence[str], groups: Any, reading: Reading, where: Sequence[Condition] = ()
+    ) -> None:
         self._reading, self._person_column = reading, groups if isinstance(groups, str) else None
         self._stream: TableStream | None = private if isinstance(private, TableStream) else None
+        self._where = tuple(where)
+        names = [*names, *(condition.column for condition in where)]
         wanted = [*dict.fromkeys([*names, *([groups] if self._person_column else [])])]
         self._names = wanted or column_names(private if self._stream is None else self._stream.header)[:1]
         self._columns = self._open(private)
@@ -73,18 +78,30 @@ class PrivateRows:
             raise InvalidInput(f"groups must name the person of each of the {rows} rows, got {len(joined)} names")
         return joined
 
-    def count_units(self, exact: GroupSums) -> int:
-        """Return the public number of units: of all rows or, with groups, of all people."""
-        return int(exact.values[:, 1].sum()) if self.people is None else int(self.people.max(initial=-1)) + 1
+    def count_units(self) -> int:
+        """Return the public number of units: of all rows, also those that `where` leaves out, or of all people."""
+        if self.people is not None:
+            return int(self.people.max(initial=-1)) + 1
+        return self._rows_in_memory if self._stream is None else sum(len(self._meets(batch)) for batch in self)
+
+    def _meets(self, batch: Mapping[str, Any]) -> NDArray[np.bool_]:
+        """Return which records of a batch meet all conditions."""
+        flags = np.ones(len(next(iter(batch.values()))), dtype=np.bool_)
+        for condition in self._where:
+            flags &= condition.is_met(batch[condition.column], self._reading)
+        return flags
 
     def unit_values(self, names: Sequence[str]) -> list[Floats]:
         """Return the numbers of these columns, one for each unit: with groups, of the first row of each person."""
-        parts = [[read_numbers(batch[name], self._reading) for name in names] for batch in self]
+        parts = [[np.where(self._meets(batch), self._numbers(batch, name), np.nan) for name in names] for batch in self]
         columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
         if self.people is None:
             return columns
         first = np.unique(self.people, return_index=True)[1]  # proof: step 2
         return [column[first] for column in columns]
+
+    def _numbers(self, batch: Mapping[str, Any], name: str) -> Floats:
+        return read_numbers(batch[name], self._reading)
 
     def sum_groups(self, index: GroupIndex, layout: Layout, sums: Sequence[SummedColumn]) -> GroupSums:
         """Return the exact sums of the groups of all records that count."""
@@ -115,20 +132,27 @@ class PrivateRows:
         start = 0
         for batch in self:
             groups = index.numbers(batch, self._reading)
-            values = {name: read_numbers(batch[name], self._reading) for name in names}
-            if self.people is None:
+            values = {name: self._numbers(batch, name) for name in names}
+            if self.people is None and not self._where:
                 yield groups, values, None
                 continue
             rows = slice(start, start + len(groups))
-            chosen, first = (flags[rows] for flags in self._choice(index, layout))
-            yield groups[chosen], {name: column[chosen] for name, column in values.items()}, first[chosen]
             start += len(groups)
+            if self.people is None:
+                chosen, first = self._meets(batch), None
+            else:
+                chosen, first = (flags[rows] for flags in self._choice(index, layout))
+                first = first[chosen]
+            yield groups[chosen], {name: column[chosen] for name, column in values.items()}, first
 
     def _choice(self, index: GroupIndex, layout: Layout) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Return which records count, and which are the first of their person in their group, once for all passes."""
         if self._chosen is None and self.people is not None:
-            groups = np.concatenate([index.numbers(batch, self._reading) for batch in self])
+            batches = [(index.numbers(batch, self._reading), self._meets(batch)) for batch in self]
+            groups, meets = (np.concatenate(part) for part in zip(*batches, strict=True))
             limits = {"groups_per_unit": layout.groups_per_unit, "records_per_group": layout.records_per_group}
-            self._chosen = choose_records(self.people, groups, **limits)
+            chosen, first = np.zeros_like(meets), np.zeros_like(meets)
+            chosen[meets], first[meets] = choose_records(self.people[meets], groups[meets], **limits)
+            self._chosen = chosen, first
         assert self._chosen is not None
         return self._chosen

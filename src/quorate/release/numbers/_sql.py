@@ -1,0 +1,160 @@
+"""A small SQL: numbers by group of one table, as settings of a `GroupRelease`. Everything else is refused."""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn
+
+from quorate.core.errors import InvalidInput
+from quorate.core.lazy import import_extra
+
+_SHAPE = (
+    "SELECT columns and count(*), count(DISTINCT person), sum, avg, median or approx_quantile(column, level) "
+    "FROM one table [WHERE comparisons joined by AND] GROUP BY columns or date_trunc('month', column)"
+)
+_COMPARISONS = {"EQ": "=", "NEQ": "!=", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">="}
+_TABLE = ("this", "db", "catalog")
+_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
+
+
+def read_sql(text: str) -> dict[str, Any]:
+    """Return by, totals, means, quantiles, where and groups (the column of people, or None) of a query.
+
+    Parameters
+    ----------
+    text
+        One SELECT of the shape that a refusal states.
+
+    >>> settings = read_sql("SELECT region, sum(cost), median(stay) FROM visits WHERE age >= 18 GROUP BY region")
+    >>> settings["by"], settings["totals"], settings["quantiles"], settings["where"]
+    (['region'], ['cost'], {'stay': [0.5]}, [('age', '>=', 18.0)])
+    """
+    sqlglot = import_extra("sqlglot", "sql", use="SQL")
+    try:
+        parsed = sqlglot.parse(text, read="duckdb")
+    except sqlglot.errors.SqlglotError:
+        _refuse("a text that is no SQL")
+    if len(parsed) != 1 or type(parsed[0]).__name__ != "Select":
+        _refuse("anything but one SELECT")
+    query: Any = parsed[0]
+    for clause, value in query.args.items():
+        if value and clause not in ("expressions", "from_", "where", "group", "kind"):
+            _refuse(clause.strip("_").upper().replace("_", " "))
+    source = query.args.get("from_")
+    table: Any = None if source is None else source.this
+    if type(table).__name__ != "Table" or any(value for name, value in table.args.items() if name not in _TABLE):
+        _refuse("a source that is not the name of one table")
+    group = query.args.get("group")
+    if group is not None and any(value for name, value in group.args.items() if name != "expressions"):
+        _refuse("GROUP BY of sets")
+    by = [_key(key) for key in (group.expressions if group is not None else [])]
+    settings: dict[str, Any] = {"by": by, "totals": [], "means": [], "quantiles": {}, "groups": None}
+    for expression in query.expressions:
+        _add_measure(expression, settings)
+    where = query.args.get("where")
+    return settings | {"where": [] if where is None else list(_conditions(where.this))}
+
+
+def _refuse(what: str) -> NoReturn:
+    raise InvalidInput(f"SQL here must have the shape {_SHAPE}; got {what}")
+
+
+def _name(column: Any, what: str) -> str:
+    """Return the name of a plain column."""
+    if type(column).__name__ != "Column" or column.table:
+        _refuse(what)
+    return str(column.name)
+
+
+def _key(key: Any) -> str:
+    """Return a column of GROUP BY as `by` names it."""
+    if type(key).__name__ in ("TimestampTrunc", "DateTrunc"):
+        return f"{_name(key.this, 'date_trunc of an expression')}:{key.unit.name.lower()}"
+    return _name(key, f"GROUP BY {key.sql()}")
+
+
+def _add_measure(expression: Any, settings: dict[str, Any]) -> None:
+    """Add a selected expression to the settings."""
+    kind, text = type(expression).__name__, expression.sql()
+    if kind in ("Column", "TimestampTrunc", "DateTrunc"):
+        if _key(expression) not in settings["by"]:
+            _refuse(f"{text}, which GROUP BY does not name")
+    elif kind == "Count" and type(expression.this).__name__ == "Star":
+        return
+    elif kind == "Count" and type(expression.this).__name__ == "Distinct" and len(expression.this.expressions) == 1:
+        settings["groups"] = _name(expression.this.expressions[0], text)
+    elif kind in ("Sum", "Avg"):
+        names = settings["totals" if kind == "Sum" else "means"]
+        name = _name(expression.this, text)
+        names += [name] * (name not in names)
+    elif kind in ("Median", "ApproxQuantile", "PercentileCont", "Quantile"):
+        level = expression.args.get("quantile") or expression.args.get("expression")
+        number = 0.5 if kind == "Median" else _number(level, text)
+        settings["quantiles"].setdefault(_name(expression.this, text), []).append(number)
+    else:
+        _refuse(text)
+
+
+def _number(literal: Any, text: str) -> float:
+    negative = type(literal).__name__ == "Neg"
+    literal = literal.this if negative else literal
+    if type(literal).__name__ != "Literal" or literal.is_string:
+        _refuse(text)
+    return float(literal.this) * (-1 if negative else 1)
+
+
+def _value(literal: Any, text: str) -> float | str:
+    if type(literal).__name__ == "Literal" and literal.is_string:
+        return str(literal.this)
+    if type(literal).__name__ == "Cast" and re.fullmatch("DATE|TIMESTAMP", literal.to.sql()):
+        return _value(literal.this, text)
+    return _number(literal, text)
+
+
+def _conditions(tree: Any) -> Iterator[tuple[Any, ...]]:
+    """Yield the conditions of WHERE, which AND joins."""
+    kind, text = type(tree).__name__, f"WHERE {tree.sql()}"
+    readers: dict[str, Callable[[], Iterator[tuple[Any, ...]]]] = {
+        "And": lambda: (part for side in (tree.this, tree.expression) for part in _conditions(side)),
+        "Paren": lambda: _conditions(tree.this),
+        "Between": lambda: iter(
+            [
+                (_name(tree.this, text), ">=", _value(tree.args["low"], text)),
+                (_name(tree.this, text), "<=", _value(tree.args["high"], text)),
+            ]
+        ),
+        "In": lambda: iter([_listed(tree, "in", text)]),
+        "Is": lambda: iter([_missing(tree, "missing", text)]),
+        "Not": lambda: iter([_negated(tree.this, text)]),
+    }
+    if kind in _COMPARISONS:
+        yield _comparison(tree, _COMPARISONS[kind], text)
+    elif kind in readers:
+        yield from readers[kind]()
+    else:
+        _refuse(text)
+
+
+def _comparison(tree: Any, sign: str, text: str) -> tuple[Any, ...]:
+    if type(tree.this).__name__ == "Column":
+        return _name(tree.this, text), sign, _value(tree.expression, text)
+    return _name(tree.expression, text), _TURNED[sign], _value(tree.this, text)
+
+
+def _listed(tree: Any, sign: str, text: str) -> tuple[Any, ...]:
+    if not tree.expressions:
+        _refuse(text)
+    return _name(tree.this, text), sign, [_value(value, text) for value in tree.expressions]
+
+
+def _missing(tree: Any, sign: str, text: str) -> tuple[Any, ...]:
+    if type(tree.expression).__name__ != "Null":
+        _refuse(text)
+    return _name(tree.this, text), sign
+
+
+def _negated(tree: Any, text: str) -> tuple[Any, ...]:
+    if type(tree).__name__ == "In":
+        return _listed(tree, "not in", text)
+    if type(tree).__name__ == "Is":
+        return _missing(tree, "present", text)
+    _refuse(text)

@@ -1,0 +1,131 @@
+"""The page of a release of numbers by group: bars with intervals, series over time, and the table."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from quorate.release import GroupRelease
+from quorate.release.people import PERSON
+from quorate.report._data import Claim, proofs_for, software_versions
+from quorate.report._pages import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    Plot,
+    check_installed,
+    draw_plot,
+    figure,
+    label_axis,
+    name_rows,
+    render,
+    write_page,
+)
+
+_BARS, _SERIES, _PLOTS, _TABLE_ROWS = 15, 3, 12, 200
+_COLOURS = (BLUE, ORANGE, GREEN)
+_PARTS = ("day", "week", "month", "quarter", "year")
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupReport:
+    """The data of the page of a release by group, all of it public or released."""
+
+    claim: Claim
+    rows: Sequence[Row]
+    rows_left_out: int
+    notes: Sequence[str]
+    title: str = "Numbers by group"
+    proofs: Mapping[str, str] = field(default_factory=lambda: proofs_for("numbers"))
+    software: Mapping[str, str] = field(default_factory=software_versions)
+
+
+def write_groups_report(release: GroupRelease, path: Path) -> Path:
+    """Write the page of a release to `path`, and return the path."""
+    check_installed()
+    rows = release.answer().to_pylist()
+    unit, budget = release.unit_, release.budget_
+    replaced = "all records of one person" if unit == PERSON else "one private record replaced by any other"
+    claim = Claim(budget.epsilon, budget.delta, unit, f"{replaced}; their number is public")
+    notes = [f"{release.claim_[0].upper()}{release.claim_[1:]}.", *release.page_facts()]
+    shown = [_shown(row, release.by_) for row in rows[:_TABLE_ROWS]]
+    data = GroupReport(claim=claim, rows=shown, rows_left_out=len(rows) - len(shown), notes=notes)
+    flagged = sum(bool(row["note"]) for row in rows)
+    cards = {
+        "groups": f"{len(release.published_.keys):,}",
+        "people" if unit == PERSON else "private records": f"{release.units_:,}",
+        "numbers too noisy to read": f"{flagged:,} of {len(rows):,}",
+    }
+    return write_page(render("groups.html", data=data, cards=cards, plots=_plots(rows, release.by_)), path)
+
+
+def _shown(row: Row, by: Sequence[str]) -> dict[str, str]:
+    """Return a row of the table as texts."""
+    texts = {name: "no value" if row[name] is None else str(row[name]) for name in by}
+    numbers = {"answer": row["answer"], "low": row["low"], "high": row["high"]}
+    return {**texts, "measure": row["measure"], **{name: figure(number) for name, number in numbers.items()}} | {
+        "note": row["note"]
+    }
+
+
+def _plots(rows: Sequence[Row], by: Sequence[str]) -> list[Plot]:
+    """Return a plot of each measure: a series if one of the columns is a part of dates, bars otherwise."""
+    measures = list(dict.fromkeys(row["measure"] for row in rows))[:_PLOTS]
+    times = [name for name in by if name.rpartition(":")[2] in _PARTS and ":" in name]
+    plots = []
+    for number, measure in enumerate(measures):
+        own = [row for row in rows if row["measure"] == measure and row["answer"] is not None]
+        if times and len(times) == 1:
+            plots.append(_plot_series(f"series-{number}", measure, own, times[0], [n for n in by if n != times[0]]))
+        elif own:
+            plots.append(_plot_bars(f"bars-{number}", measure, own, by))
+    return plots
+
+
+def _name(row: Row, by: Sequence[str]) -> str:
+    return ", ".join("no value" if row[name] is None else str(row[name]) for name in by) or "all"
+
+
+def _plot_bars(name: str, measure: str, rows: Sequence[Row], by: Sequence[str]) -> Plot:
+    """Return bars with intervals; those whose number says little are grey."""
+    first = rows[:_BARS]
+
+    def draw(axes: Any) -> None:
+        for position, row in enumerate(first):
+            axes.barh(position, row["answer"], height=0.6, color=GREY if row["note"] else BLUE)
+            if row["low"] is not None and row["high"] is not None:
+                axes.plot([row["low"], row["high"]], [position, position], color=ORANGE, linewidth=1.6)
+        name_rows(axes, [_name(row, by) for row in first])
+        axes.set(xlabel=measure)
+        label_axis(axes.xaxis)
+
+    rest = f"; {len(rows) - len(first):,} more are in the table" if len(rows) > len(first) else ""
+    description = f"{measure} of {len(first)} groups with 95% intervals; grey bars are too noisy to read{rest}."
+    return draw_plot(name, measure, description, draw, height=0.7 + 0.24 * max(2, len(first)))
+
+
+def _plot_series(name: str, measure: str, rows: Sequence[Row], time: str, by: Sequence[str]) -> Plot:
+    """Return lines over time with bands of intervals, one for each of the first groups."""
+    times = sorted({row[time] for row in rows if row[time] not in (None, "other")})
+    groups = list(dict.fromkeys(_name(row, by) for row in rows if row[time] in times))[:_SERIES]
+
+    def draw(axes: Any) -> None:
+        for colour, group in zip(_COLOURS, groups, strict=False):
+            own = {row[time]: row for row in rows if _name(row, by) == group}
+            places = [place for place, moment in enumerate(times) if moment in own]
+            line = [own[times[place]] for place in places]
+            axes.plot(places, [row["answer"] for row in line], color=colour, marker="o", label=group)
+            ends = [[row["answer"] if row[end] is None else row[end] for row in line] for end in ("low", "high")]
+            axes.fill_between(places, *ends, color=colour, alpha=0.2, linewidth=0)
+        step = max(1, -(-len(times) // 5))
+        axes.set_xticks(range(0, len(times), step), times[::step])
+        axes.set(ylabel=measure)
+        label_axis(axes.yaxis)
+        if len(groups) > 1:
+            axes.legend(loc="best")
+
+    description = f"{measure} of {', '.join(groups) or 'no group'} with 95% intervals; all groups are in the table."
+    return draw_plot(name, measure, description, draw)
