@@ -1,16 +1,19 @@
 """Releases of the records that meet conditions, releases from SQL, and their page."""
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
 from quorate import InvalidInput
+from quorate.auditing import verify_claim
 from quorate.auditing.replay import entropy_tape
 from quorate.cli import main
 from quorate.release import GroupRelease
-from quorate.release.numbers import read_sql
 from quorate.release.numbers._conditions import Condition
+from quorate.release.numbers._sql import read_sql
 from quorate.report.groups import write_groups_report
 from quorate.tables import Category, Number
 from quorate.tables.containers import open_column
@@ -172,3 +175,15 @@ def test_a_page_shows_hostile_names_as_text(tmp_path):
     release = GroupRelease("region", means="cost", columns={"cost": Number(low=0, high=2)}).fit(table)
     page = write_groups_report(release, tmp_path / "page.html").read_text()
     assert "<script>" not in page
+
+
+def test_a_program_that_shares_no_code_verifies_the_claim_of_declared_groups(tmp_path):
+    measures = {"totals": "cost", "medians": "age", "quantiles": {"age": [0.9]}}
+    GroupRelease("region", **measures, columns=COLUMNS).fit(visits()).save(tmp_path / "declared")
+    GroupRelease("region", **measures).fit(visits()).save(tmp_path / "undeclared")
+    program = [sys.executable, "-I", "-S", verify_claim.__file__]
+    codes = [
+        subprocess.run([*program, tmp_path / name], check=False, capture_output=True).returncode
+        for name in ("declared", "undeclared")
+    ]
+    assert codes == [0, 3], "the claim of a threshold is not described yet, and says so"

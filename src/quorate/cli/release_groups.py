@@ -12,7 +12,6 @@ from quorate.cli.release_tables import check_table_name, write_table
 from quorate.core.errors import InvalidInput
 from quorate.models.saving import Folder, load, save
 from quorate.release import GroupRelease
-from quorate.release.numbers import read_sql
 from quorate.report.groups import write_groups_report
 from quorate.tables.document import read_document, schema_fields
 from quorate.tables.files import TableStream
@@ -36,7 +35,7 @@ def make_group_release(options: Any, settings: Mapping[str, Any]) -> tuple[Group
             name: split_list(text) for name, text in names.items()
         }
     else:
-        query = read_sql(options.sql)
+        query = GroupRelease.read_sql(options.sql)
     people = query.pop("groups", None) or options.groups
     release = GroupRelease(
         **query,

@@ -1,7 +1,7 @@
 """Numbers by group: counts, people, totals, means and quantiles, published once for all groups of a table.
 
     GroupRelease        the release: `fit`, `answer`, `plan`, `save`
-    read_sql            the settings of a release from one SELECT
+    _sql                the settings of a release from one SELECT
     _conditions         which records count
     _keys               the columns that name groups, declared or not, and the parts of dates
     _layout             which whole numbers a record adds to its group, and how far a unit moves all of them
@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING
 
 from quorate.core.lazy import import_on_use
 
-__all__ = ["GroupRelease", "read_sql"]
+__all__ = ["GroupRelease"]
 
 if TYPE_CHECKING:
     from quorate.release.numbers._release import GroupRelease
-    from quorate.release.numbers._sql import read_sql
 else:
-    __getattr__ = import_on_use(__name__, {"_release": "GroupRelease", "_sql": "read_sql"})
+    __getattr__ = import_on_use(__name__, {"_release": "GroupRelease"})

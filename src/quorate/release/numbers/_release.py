@@ -23,6 +23,7 @@ from quorate.core.checks import check_count, check_delta, check_positive, check_
 from quorate.core.errors import InvalidInput
 from quorate.core.mechanisms import NoisyVectors
 from quorate.core.privacy import Budget
+from quorate.core.privacy.claim_tree import Node
 from quorate.core.privacy.claims import Claim, Total
 from quorate.core.progress import progress
 from quorate.models.account import Account
@@ -139,6 +140,8 @@ class GroupRelease(SavedModel, ShowsClaim, BaseEstimator):
         self.columns, self.where, self.epsilon, self.delta = columns, where, epsilon, delta
         self.groups_per_person, self.records_per_person, self.account = groups_per_person, records_per_person, account
 
+    read_sql = staticmethod(read_sql)
+
     @classmethod
     def from_sql(cls, text: str, **settings: Any) -> "GroupRelease":
         """Return the release that one SELECT describes; it is fitted to a table afterwards.
@@ -154,7 +157,7 @@ class GroupRelease(SavedModel, ShowsClaim, BaseEstimator):
         >>> GroupRelease.from_sql("SELECT region, avg(age) FROM visits GROUP BY region").means
         ['age']
         """
-        query = read_sql(text)
+        query = cls.read_sql(text)
         if query.pop("groups") is not None:
             raise InvalidInput("SQL here must not count people; pass the people to fit(groups=...)")
         return cls(**query, **settings)
@@ -203,6 +206,7 @@ class GroupRelease(SavedModel, ShowsClaim, BaseEstimator):
             published = _release_quantiles(replace(first, cuts=tuple(cuts)), statistics, rows, index, vectors)
         total = getattr(account, "total", None)
         self._keep(published, statistics, unit=unit, units=units, notes=columns.notes, total=total)
+        self.claim_part_ = vectors.claim_part()
         self.budget_, self.seconds_ = spent_budget(epsilon, delta), time.perf_counter() - began
         return self
 
@@ -344,6 +348,10 @@ class GroupRelease(SavedModel, ShowsClaim, BaseEstimator):
         release: GroupRelease = saving.load(folder, kind=cls.kind)
         return release
 
+    def claim_part(self) -> Node:
+        """Return everything that was released."""
+        return self.claim_part_
+
     def to_state(self) -> State:
         """Return noisy sums and public facts, for a folder."""
         check_is_fitted(self, "published_")
@@ -351,6 +359,7 @@ class GroupRelease(SavedModel, ShowsClaim, BaseEstimator):
         state = State(
             {
                 "claim": self.claim_,
+                "claim_part": self.claim_part_,
                 "epsilon": self.budget_.epsilon,
                 "delta": self.budget_.delta,
                 "unit": self.unit_,
@@ -408,6 +417,7 @@ class GroupRelease(SavedModel, ShowsClaim, BaseEstimator):
         release._keep(
             published, statistics, unit=values["unit"], units=int(values["units"]), notes=values["notes"], total=total
         )
+        release.claim_part_ = values["claim_part"]
         release.budget_, release.seconds_ = spent_budget(release.epsilon, release.delta), 0.0
         return release
 

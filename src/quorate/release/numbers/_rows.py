@@ -93,15 +93,15 @@ class PrivateRows:
 
     def unit_values(self, names: Sequence[str]) -> list[Floats]:
         """Return the numbers of these columns, one for each unit: with groups, of the first row of each person."""
-        parts = [[np.where(self._meets(batch), self._numbers(batch, name), np.nan) for name in names] for batch in self]
+        parts = [
+            [np.where(self._meets(batch), read_numbers(batch[name], self._reading), np.nan) for name in names]
+            for batch in self
+        ]
         columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
         if self.people is None:
             return columns
         first = np.unique(self.people, return_index=True)[1]  # proof: step 2
         return [column[first] for column in columns]
-
-    def _numbers(self, batch: Mapping[str, Any], name: str) -> Floats:
-        return read_numbers(batch[name], self._reading)
 
     def sum_groups(self, index: GroupIndex, layout: Layout, sums: Sequence[SummedColumn]) -> GroupSums:
         """Return the exact sums of the groups of all records that count."""
@@ -132,7 +132,7 @@ class PrivateRows:
         start = 0
         for batch in self:
             groups = index.numbers(batch, self._reading)
-            values = {name: self._numbers(batch, name) for name in names}
+            values = {name: read_numbers(batch[name], self._reading) for name in names}
             if self.people is None and not self._where:
                 yield groups, values, None
                 continue
