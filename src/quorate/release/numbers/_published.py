@@ -26,12 +26,6 @@ class Statistics:
     means: tuple[str, ...]
     quantiles: tuple[tuple[str, float], ...]
 
-    def names(self, *, has_people: bool) -> list[str]:
-        """Return the names of all measures, in the order of the answers."""
-        names = ["records", *(["people"] if has_people else [])]
-        names += [f"total {name}" for name in self.totals] + [f"mean {name}" for name in self.means]
-        return names + [quantile_name(name, level) for name, level in self.quantiles]
-
 
 def quantile_name(name: str, level: float) -> str:
     """Return the name of a quantile.
