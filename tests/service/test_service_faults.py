@@ -1,14 +1,19 @@
 """A real model whose ledger cannot be written, or is gone: nothing is answered meanwhile, and nothing is lost after."""
 
+import contextlib
 import fcntl
+import http.client
 import json
 import os
 import resource
+import signal
+import threading
 import time
 
 import numpy as np
 import pytest
 
+from forked import Forked
 from quorate import PrivateClassifier, load, save
 from quorate.core.ledger import find_ledger
 from quorate.core.privacy.budget import to_quanta
@@ -106,3 +111,66 @@ def test_a_lock_that_another_process_holds_does_not_keep_callers_waiting(folder,
         first, again = (server.request("POST", "/v2/models/m/infer", body) for _ in range(2))
         assert (first.status, again.body) == (200, first.body)
         assert server.stop() == 0
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_stop_ends_in_ten_seconds_while_another_process_holds_the_lock(folder, tmp_path, monkeypatch, workers):
+    monkeypatch.setenv("QUORATE_DATABASE_SECONDS", "4")
+    settings = Settings(models={"m": str(folder)}, port=0, keys=False, pace_ms=0, lease=5, workers=workers)
+    with serving(settings, tmp_path / "log") as server, open(folder / "ledger.lock") as lock:
+        assert server.request("POST", "/v2/models/m/infer", features([8.0, 901.0, workers])).status == 200
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        asking = threading.Thread(target=lambda: _ask_in_vain(server, features([8.0, 902.0, workers])))
+        asking.start()
+        time.sleep(0.3)
+        began = time.monotonic()
+        status = server.stop()
+        took = time.monotonic() - began
+        fcntl.flock(lock, fcntl.LOCK_UN)
+        asking.join(20)
+    assert took < 10
+    assert status in (0, 1)  # 1 where a lease could not be returned
+    ledger = find_ledger(folder, fingerprint=open_folder(folder).fingerprint)
+    assert ledger.verify().sound
+    ledger.close_store()
+
+
+def _ask_in_vain(server, body):
+    with contextlib.suppress(OSError, http.client.HTTPException):
+        server.request("POST", "/v2/models/m/infer", body)
+
+
+def test_a_server_that_still_loads_its_models_stops_at_once(folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("QUORATE_DATABASE_SECONDS", "60")
+    settings = Settings(models={"m": str(folder)}, port=0, keys=False)
+    code = "import sys; from quorate.service import Settings, serve; sys.exit(serve(Settings.from_json(sys.argv[1])))"
+    with open(folder / "ledger.lock") as lock, open(tmp_path / "log", "wb") as log:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        process = Forked(code, settings.to_json(), stdout=log.fileno(), stderr=log.fileno())
+        time.sleep(2.0)  # It waits for the lock.
+        assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(10) in (0, -signal.SIGTERM)
+
+
+def test_nothing_is_served_where_no_mark_can_be_kept_outside(folder, tmp_path, monkeypatch):
+    """A folder that is put back would spend its budget again, and nothing would show it."""
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("QUORATE_STATE", str(tmp_path / "file" / "state"))
+    settings = {"models": {"m": str(folder)}, "port": 0, "keys": False, "pace_ms": 0, "lease": 0}
+    with pytest.raises(AssertionError, match="--no-outside-mark"), serving(Settings(**settings), tmp_path / "log"):
+        pass
+    with serving(Settings(**settings, outside_mark=False), tmp_path / "log") as server:
+        assert server.request("POST", "/v2/models/m/infer", features([8.0, 903.0, 0.0])).status == 200
+
+
+def test_the_log_says_when_the_state_folder_is_new(folder, tmp_path, monkeypatch):
+    """At each start, that is a state folder that does not last, and an old copy would not show."""
+    monkeypatch.setenv("QUORATE_STATE", str(tmp_path / "state"))
+    settings = Settings(models={"m": str(folder)}, port=0, keys=False, lease=0)
+    events = []
+    for number in range(2):
+        with serving(settings, tmp_path / f"log {number}") as server:
+            server.stop()
+        events.append("new_mark" in server.written())
+    assert events == [True, False]

@@ -31,7 +31,7 @@ _LENGTH = 480  # bytes of a mark, in the one sector that every disk writes whole
 _WAIVER = "QUORATE_OUTSIDE_MARK"
 _REMEDY = (
     "set QUORATE_STATE to a folder that lasts, on another volume than the model, or say --no-outside-mark "
-    "(outside_mark=False) where you understand that a copy that is put back spends again"
+    f"(outside_mark=False, {_WAIVER}=false) where you understand that a copy that is put back spends again"
 )
 
 

@@ -34,6 +34,7 @@ from quorate.tables import SCHEMA_FILE
 
 _BODY_LIMIT = 64 * 2**20
 _STOP_SECONDS = 8
+_CONNECTIONS = 64  # of one coordinator; others get 503
 
 
 def open_site(
@@ -135,6 +136,7 @@ def serve_site(
     config = make_config(
         make_site_app(site),
         timeout_graceful_shutdown=_STOP_SECONDS,
+        limit_concurrency=_CONNECTIONS,
         ssl_context_factory=lambda config, default: keys.context(coordinator, server=True),
     )
     address = listening.getsockname()[:2]
