@@ -4,6 +4,7 @@ import datetime
 import json
 import random
 import re
+import shlex
 from decimal import Decimal
 from pathlib import Path
 
@@ -55,6 +56,16 @@ def messy(tmp_path):
     path = tmp_path / "messy.csv"
     path.write_bytes("\r\n".join([NAMES, *lines, ""]).encode("windows-1252"))
     return path
+
+
+def test_the_command_that_look_prints_starts_what_it_has_seen(messy, tmp_path, capsys):
+    out = tmp_path / "schema.json"
+    main(["look", str(messy), "--label", "outcome", "--groups", "patient", "--skip-last", "1", "--out", str(out)])
+    _, *words = shlex.split(capsys.readouterr().out.partition("Then: ")[2])
+    out.write_text("\n".join(line for line in out.read_text().splitlines() if "read_from_private_records" not in line))
+    assert main([*words, "--epsilon", "20", "--out", str(tmp_path / "start")]) == 0
+    fit = (tmp_path / "start" / "commands.sh").read_text()
+    assert all(text in fit for text in ("--label outcome", "--groups patient", "--skip-last 1", "--schema"))
 
 
 def test_look_shows_all_troubles_of_a_file_at_once(messy, tmp_path, capsys):

@@ -1,5 +1,6 @@
 """`quorate look`, `export`, `datasets` and `demo`: a file as it will be read, models for other programs, examples."""
 
+import shlex
 from json import dumps
 from pathlib import Path
 from typing import Any, Literal
@@ -186,7 +187,7 @@ def look(source: TableFile, *, out: Path | None = None, json: AsJson = False) ->
     if json:
         print(dumps(look.to_dict() | {"written": None if out is None else str(out)}))
     else:
-        _show(Console(), source.table, look, out)
+        _show(Console(), source, look, out)
     return 0
 
 
@@ -200,13 +201,13 @@ def _describe_file(source: TableFile) -> dict[str, Any]:
     return {"encoding": encoding, "encoding_source": reason, "separator": header.separator}
 
 
-def _show(console: Console, path: Path, look: TableLook, out: Path | None) -> None:
+def _show(console: Console, source: TableFile, look: TableLook, out: Path | None) -> None:
     console.print(f"[bold]{_NOT_PRIVATE}[/bold]", soft_wrap=True)
     if look.file:
         names = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
         encoding = f"encoding {look.file['encoding']} ({look.file['encoding_source']})"
         console.print(
-            f"{escape(str(path))}: {encoding}, separator {names[look.file['separator']]}, {look.rows:,} records"
+            f"{escape(str(source.table))}: {encoding}, separator {names[look.file['separator']]}, {look.rows:,} records"
         )
     table = Table("column", "read as", "values", "missing", "cannot be read", "notes")
     for column in look.columns:
@@ -227,6 +228,13 @@ def _show(console: Console, path: Path, look: TableLook, out: Path | None) -> No
     if out is not None:
         console.print(
             f"\nWritten to {escape(str(out))}. Check that what it lists is public, and delete the line that says so. "
-            f"Then: quorate start {escape(str(path))} --schema {escape(str(out))}",
+            f"Then: {escape(shlex.join(_start_words(source, out)))}",
             soft_wrap=True,
         )
+
+
+def _start_words(source: TableFile, schema: Path) -> list[str]:
+    """Return the command that follows, with what the owner has said of the file. The schema has the rest."""
+    settings = [(name.replace("_", "-"), value) for name, value in source.file_settings().items() if value]
+    options = [word for name, value in settings for word in (f"--{name}", str(value))]
+    return ["quorate", "start", str(source.table), "--schema", str(schema), *options]

@@ -118,6 +118,8 @@ def start(
     check_new_folder(out)
     records = source.read()
     check_column_names(records, leave_out=split_list(source.leave_out))
+    if schema is not None:
+        source = _with_names_of(Schema.load(schema), source)
     is_terminal = sys.stdin.isatty() and not json
     if is_terminal:
         print(f"{records.num_rows:,} rows; the columns are {', '.join(records.column_names)}.\n")
@@ -195,6 +197,12 @@ def _parse_column(names: Sequence[str], text: str) -> str | None:
     if text != "none" and text not in names:
         raise InvalidInput(f"there is no column {text!r}; the columns are {', '.join(names)}")
     return None if text == "none" else text
+
+
+def _with_names_of(schema: Schema, source: TableFile) -> TableFile:
+    """Return the table with the label and the people that a schema names, unless the owner names others."""
+    label = None if schema.label is None else schema.label.column
+    return replace(source, label=source.label or label, groups=source.groups or schema.groups)
 
 
 def _ask_questions(records: Any, options: Mapping[str, Any], *, is_terminal: bool) -> dict[str, Any]:
