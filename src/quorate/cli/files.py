@@ -226,15 +226,9 @@ def _show(console: Console, source: TableFile, look: TableLook, out: Path | None
         for problem in look.problems:
             console.print(f"- {escape(str(problem))}", soft_wrap=True)
     if out is not None:
+        settings = [f"--{name.replace('_', '-')}={value}" for name, value in source.file_settings().items()]
         console.print(
             f"\nWritten to {escape(str(out))}. Check that what it lists is public, and delete the line that says so. "
-            f"Then: {escape(shlex.join(_start_words(source, out)))}",
+            f"Then: {escape(shlex.join(['quorate', 'start', str(source.table), '--schema', str(out), *settings]))}",
             soft_wrap=True,
         )
-
-
-def _start_words(source: TableFile, schema: Path) -> list[str]:
-    """Return the command that follows, with what the owner has said of the file. The schema has the rest."""
-    settings = [(name.replace("_", "-"), value) for name, value in source.file_settings().items() if value]
-    options = [word for name, value in settings for word in (f"--{name}", str(value))]
-    return ["quorate", "start", str(source.table), "--schema", str(schema), *options]

@@ -49,8 +49,9 @@ class FileOptions:
     skip_last: Annotated[int, _FILES] = 0
 
     def file_settings(self) -> dict[str, Any]:
-        """Return how the private file is written, as `read_table` and `TableStream` take it."""
-        return {"encoding": self.encoding, "separator": self.separator, "skip_last": self.skip_last}
+        """Return what the owner has said of the private file, as `read_table` and `TableStream` take it."""
+        settings = {"encoding": self.encoding, "separator": self.separator, "skip_last": self.skip_last}
+        return {name: value for name, value in settings.items() if value}
 
 
 @dataclass(frozen=True)

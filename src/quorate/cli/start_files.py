@@ -56,11 +56,6 @@ class Job:
         """Whether a model of so few units is not tested."""
         return self.units < _FEWEST_TESTED_UNITS
 
-    @property
-    def file_options(self) -> dict[str, Any]:
-        """How the private file is written, where its first line does not show it."""
-        return {name: value for name, value in self.source.file_settings().items() if value}
-
     def words(self) -> list[list[str]]:
         """Return the arguments of `quorate`, one list a command."""
         options = {
@@ -72,7 +67,7 @@ class Job:
             "gaps": self.public is not None and not self.is_linear,
             "schema": self.schema,
             "leave-out": ",".join(self.leave_out),
-            **{name.replace("_", "-"): value for name, value in self.file_options.items()},
+            **{name.replace("_", "-"): value for name, value in self.source.file_settings().items()},
             "epsilon": f"{self.epsilon:g}",
             "delta": f"{self.delta:g}",
             "queries": None if self.is_linear else self.queries,
@@ -150,7 +145,7 @@ def _shell(job: Job) -> str:
 
 def _script(job: Job) -> str:
     """Return the plan as Python."""
-    file_options = "".join(f", {name}={_literal(value)}" for name, value in job.file_options.items())
+    file_options = "".join(f", {name}={_literal(value)}" for name, value in job.source.file_settings().items())
     values = {
         "about": job.label.replace("\\", "").replace('"', ""),
         "table": f"{_literal(job.source.table)}{file_options}",
