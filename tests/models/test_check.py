@@ -447,14 +447,14 @@ def test_types_of_private_columns_decide_nothing_of_a_model_that_shows_no_column
         public["s"] = np.where(public["s"] > 0, "yes", "no")
     model, made = model.fit(public, Y[:200]), []
     for odd in (0.5, None, "12a"):
-        frame = pandas.DataFrame({"age": X[:400, 0], "s": [odd, *X[1:400, 1]]})
+        frame = pandas.DataFrame({"age": X[:120, 0], "s": [odd, *X[1:120, 1]]})
         with pytest.raises(InvalidInput, match=r"does not show in which columns .* schema=Schema\.from_public"):
-            check_model(model, frame, Y[:400])
+            check_model(model, frame, Y[:120])
         schema = Schema.from_public(public)
         with entropy_tape(7):
-            made.append((check_model(model, frame, Y[:400], schema=schema), frame["s"].dtype))
+            made.append((check_model(model, frame, Y[:120], schema=schema), frame["s"].dtype))
         with entropy_tape(8):
-            sets = ConformalClassifier(model, epsilon=2.0).fit(frame, Y[:400], schema=schema)
+            sets = ConformalClassifier(model, epsilon=2.0).fit(frame, Y[:120], schema=schema)
         assert "type" not in made[-1][0].claim + sets.claim_
         assert sets.form_.kinds == tuple(schema.kinds_of(["age", "s"]))
     assert len({str(kind) for _, kind in made}) == 2  # pandas makes objects of numbers and one text
