@@ -23,7 +23,7 @@ from quorate.core.errors import BudgetSpent, Infeasible, InvalidInput
 from quorate.core.mechanisms.orders import refined_epsilon, smallest_epsilon
 from quorate.core.privacy import RENYI_QUANTA, Budget, Cost, best_order, to_capacity
 from quorate.core.privacy.budget import SLACK_QUANTA
-from quorate.core.privacy.claim_tree import Node, budget_node, gaussian_release
+from quorate.core.privacy.claim_tree import Node, budget_node, gaussian_release, thresholded_release
 from quorate.core.privacy.cost import float_down
 
 _LARGEST_ENTRY = 2**61  # noise and entry together stay within 64 bits
@@ -305,8 +305,13 @@ class NoisyVectors:
         The tail event takes `slack` of the budget. The number of entries is private; a unit changes at most
         `squared_sensitivity` of them.
         """
-        self._budget.spend(Cost(0.0, slack))
+        self._budget.spend(Cost(0.0, slack), releases=())
         return self._take_share(squared_sensitivity, squared_sensitivity, fraction)
+
+    def describe_thresholded(self, squared_sensitivity: int, scale: float, *, keys: int, above: int) -> None:
+        """Describe, for a claim, a release for which `charge_thresholded` has charged."""
+        described = thresholded_release(squared_sensitivity=squared_sensitivity, scale=scale, keys=keys, above=above)
+        self._budget.describe_releases([described])
 
     def _take_share(self, size: int, squared_sensitivity: int, fraction: float) -> float:
         """Take the entries and the share of a release, before it is drawn, and return its scale: proof: step 6."""

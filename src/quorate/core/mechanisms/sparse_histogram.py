@@ -178,6 +178,7 @@ class SparseHistogram:
         """Return what passes, paid with a fraction of what is left of these vectors and a slack of their budget."""
         scale = vectors.charge_thresholded(squared_sensitivity=2 * len(lists), fraction=fraction, slack=slack)
         histogram = cls.for_slack(columns=len(lists), scale=scale, slack=slack)  # proof: step 6
+        vectors.describe_thresholded(2 * len(lists), scale, keys=len(lists), above=histogram.threshold - 1)
         return histogram.release(lists, known=known), histogram
 
 

@@ -142,4 +142,5 @@ class SparseSums:
         mechanism = cls.for_slack(  # proof: step 5
             head=head, keys_per_unit=keys_per_unit, squared_sensitivity=squared_sensitivity, scale=scale, slack=slack
         )
+        vectors.describe_thresholded(squared_sensitivity, scale, keys=keys_per_unit, above=mechanism.threshold - head)
         return *mechanism.release(heads, sums), mechanism

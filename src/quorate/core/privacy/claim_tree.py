@@ -7,6 +7,9 @@ A number is an integer, or a pair [numerator, denominator]. A node has a "rule":
                   counts the uses, or the node does
     sum           several parts about the same units, whose epsilons and deltas add up
     group         a part about one row, for units of several rows
+    sample        a part about a secret, relabelled sample, for the units from which it is taken
+    neighbours    votes for which each unit pays from a budget of its own
+    stable        predictions of which each is stable, and nothing is claimed about several
     unverified    releases that no node describes yet, with the reason
 
 `quorate.auditing.verify_claim` recomputes every node from these integers and shares no code with this module.
@@ -14,7 +17,7 @@ A number is an integer, or a pair [numerator, denominator]. A node has a "rule":
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -37,14 +40,14 @@ def write_integers(value: Any) -> Any:
     return [write_integers(part) for part in value]
 
 
-def claim_document(part: Node, *, unit: str) -> Node:
-    """Return what `claim.json` holds for a part, whose epsilon and delta it states."""
-    return {
-        "format": CLAIM_FORMAT,
-        "unit": unit,
-        **{name: part.get(name) for name in ("epsilon", "delta")},
-        "part": part,
-    }
+def claim_document(part: Node, *, unit: str, others: Mapping[str, Node] | None = None) -> Node:
+    """Return what `claim.json` holds for a part, whose epsilon and delta it states, and for parts about other units."""
+
+    def whole(part: Node, unit: str) -> Node:
+        return {"unit": unit, **{name: part.get(name) for name in ("epsilon", "delta")}, "part": part}
+
+    also = [whole(other, name) for name, other in (others or {}).items()]
+    return {"format": CLAIM_FORMAT, **whole(part, unit), **({"also": also} if also else {})}
 
 
 def unverified_node(reason: str) -> Node:
@@ -75,6 +78,15 @@ def gaussian_release(*, squared_sensitivity: int, scale: float, entries: int, us
     return {"mechanism": "discrete gaussian", **write_integers(described)}
 
 
+def thresholded_release(*, squared_sensitivity: int, scale: float, keys: int, above: int) -> Node:
+    """Return the description of noisy counts that are published above a threshold.
+
+    Noise of more than `above` publishes a key that one unit alone has; it has at most this many `keys`.
+    """
+    settings = {"squared_sensitivity": squared_sensitivity, "scale": scale, "entries": squared_sensitivity, "uses": 1}
+    return {"mechanism": "thresholded gaussian", **write_integers(settings), "keys": keys, "above": above}
+
+
 def exponential_release(*, rate: Fraction, sensitivity: int, uses: int = 1) -> Node:
     """Return the description of a choice of probability proportional to exp(-rate * score)."""
     return {"mechanism": "exponential", **write_integers({"rate": rate, "sensitivity": sensitivity, "uses": uses})}
@@ -85,12 +97,17 @@ def account_node(
 ) -> Node:
     """Return the node of a budget from which these mechanisms pay; without a ledger, `spent` quanta were paid in all.
 
-    A query mechanism charges every query alike. A threshold mechanism charges its opening once, and each no-quorum.
+    A query mechanism charges every query alike. A threshold mechanism charges its opening once, and each no-quorum. Any
+    other comes in a pair with the cost of each event that it charges.
     """
     order = budget.order
     described = [_describe_mechanism(mechanism, order) for mechanism in mechanisms]
     if spent is not None:
         _count_uses(described, spent[0])
+    elif not ledger:  # all that the mechanisms can ever charge
+        for mechanism in described:
+            for event, charge in mechanism["charges"].items():
+                charge["uses"] = mechanism["no_quorums"] if event == "no quorum" else 1
     return {
         "rule": "account",
         **write_integers({"epsilon": budget.epsilon, "delta": budget.delta}),
@@ -110,6 +127,35 @@ def group_node(epsilon: float, delta: float, rows: int, part: Node) -> Node:
     """Return the node of a claim of (epsilon, delta) for units of several rows, from a part about one row."""
     stated = write_integers({"epsilon": epsilon, "delta": delta})
     return _combined((part,), lambda: {"rule": "group", **stated, "rows": rows, "part": part})
+
+
+def sample_node(epsilon: float, delta: float, sample: Any, part: Node) -> Node:
+    """Return the node of a claim about the units from which a sample was taken, by a part about the sample."""
+    stated = write_integers({"epsilon": epsilon, "delta": delta})
+    return _combined((part,), lambda: {"rule": "sample", **stated, "numbers": numbers_of(sample), "part": part})
+
+
+def neighbours_node(epsilon: float, delta: float, terms: Any, *, capacity: Sequence[int] | None) -> Node:
+    """Return the node of votes by these terms: with the capacity of a ledger, or about units that are replaced."""
+    account = {"ledger": capacity is not None, **({} if capacity is None else {"capacity": list(capacity)})}
+    stated = write_integers({"epsilon": epsilon, "delta": delta})
+    return {"rule": "neighbours", **stated, "numbers": numbers_of(terms), "replaced": capacity is None, **account}
+
+
+def stable_node(gamma: float, choice: Any) -> Node:
+    """Return the node of predictions by a choice, of which one unit moves each by at most gamma."""
+    stated = write_integers({"epsilon": 0.0, "delta": gamma})
+    return {"rule": "stable", **stated, "numbers": numbers_of(choice), "ledger": True}
+
+
+def numbers_of(settings: Any) -> Node:
+    """Return the numbers of a dataclass, and of those inside it."""
+    numbers: Node = {}
+    for part in fields(settings):
+        value = getattr(settings, part.name)
+        if part.name not in ("order", "concept"):
+            numbers |= numbers_of(value) if is_dataclass(value) else {part.name: write_integers(value)}
+    return numbers
 
 
 def restate_claim(part: Node, epsilon: float, delta: float) -> Node:
@@ -135,16 +181,18 @@ def _add_up(parts: Sequence[Node]) -> Node:
 
 def _describe_mechanism(mechanism: Any, order: float) -> Node:
     """Return the name and the integers of a mechanism, and the price in quanta of each event that it charges."""
-    settings = {part.name: getattr(mechanism, part.name) for part in fields(mechanism) if part.name != "order"}
     charges: dict[str, Cost]
-    if hasattr(mechanism, "opening_cost"):
+    if isinstance(mechanism, tuple):
+        mechanism, charges = mechanism
+    elif hasattr(mechanism, "opening_cost"):
         charges = {"opening": mechanism.opening_cost(order), "no quorum": mechanism.no_quorum_cost(order)}
     else:
         charges = {"query": mechanism.query_cost(order), "answer": mechanism.answer_cost(order)}
     priced = {
         event: {"price": list(to_quanta(cost)), "uses": None} for event, cost in charges.items() if cost != Cost(0.0)
     }
-    return {"name": type(mechanism).__name__, **write_integers(settings), "charges": priced}
+    derived = {"ratio": mechanism.ratio} if hasattr(mechanism, "ratio") else {}  # of geometric noise
+    return {"name": type(mechanism).__name__, **numbers_of(mechanism), **derived, "charges": priced}
 
 
 def _count_uses(described: Sequence[Node], spent: int) -> None:

@@ -7,6 +7,7 @@ PROOF.md. Naor, Nissim, Stemmer and Yan (2023) showed that this is possible.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, Self
 
@@ -22,6 +23,7 @@ from quorate.core.arrays import Integers
 from quorate.core.checks import check_choice, check_count, check_delta, check_positive, check_rate
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.mechanisms import NO_QUORUM, NoisyCutoff, Quorum
+from quorate.core.privacy.claim_tree import Node, account_node, unverified_node
 from quorate.core.privacy.claims import LABELS_READ, Claim, replaced
 from quorate.core.requests import REFUSED
 from quorate.models.concepts import Concept
@@ -191,13 +193,27 @@ class EverlastingClassifier(AnsweringClassifier):
         With an `account` larger than the cost of phase 1, that phase can be opened again, and paid for again, if its
         state is ever lost: the claim is then the account's.
         """
-        self.terms_.account_budget(account)  # which refuses an account that cannot pay
+        self._saved_budget = self.terms_.account_budget(account)  # which refuses an account that cannot pay
         state = State({**self.fitted_values(), "account": account})
         state.put_estimator("estimator", self.estimator_)
         if (probe := self.session_.answerer.probe) is not None:
             state.put_arrays("probe", points=np.asarray(probe, dtype=np.float64))
         state.later_files = ensemble_files(self.session_.answerer.phase.ensemble)
         return state
+
+    def claim_part(self) -> Node:
+        """Return the account of a training unit, which is charged for all of phase 1."""
+        if self.terms_.boost is not None:
+            return unverified_node("relabel='labelboost' is not described")
+        if self.terms_.pool is not None:
+            return unverified_node("refresh='pool' is not described")
+        return account_node(self._saved_budget, [self.terms_.first], ledger=True)
+
+    def other_claims(self) -> Mapping[str, Node]:
+        """Return what a query pays: the cutoff of its phase, and the run of the next, which it teaches."""
+        terms, paid = self.terms_, {"phase": self.terms_.cutoff.cost()}
+        queries = account_node(terms.budget(2), [(terms.cutoff, paid), terms.later], ledger=False)
+        return {"query": queries}
 
     def move_to(self, folder: PrivateFolder) -> None:
         """Continue from a new folder: same phase, same seats, same noise. All of phase 1 is charged at once."""

@@ -6,6 +6,7 @@ deletion adaptively; and (`terms_.replaced_epsilon()`, delta) under replacement.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -21,6 +22,7 @@ from quorate.core.checks import check_bounds, check_choice, check_count, check_d
 from quorate.core.errors import InvalidInput
 from quorate.core.mechanisms.noisy_vector import largest_whole_epsilon
 from quorate.core.privacy import Budget
+from quorate.core.privacy.claim_tree import Node, neighbours_node
 from quorate.core.privacy.claims import added_or_removed
 from quorate.models.knn._ballots import Ballot, Labels, Levels, Shares, Terms
 from quorate.models.knn._choice import MOST, TOP, anchors_of, plan_for, rank_of
@@ -177,6 +179,17 @@ class NeighbourModel(SessionModel, ABC):
         """The guarantee, in one sentence."""
         claim = self._claim(self.epsilon_, self.delta_)
         return str(added_or_removed(claim, replaced_epsilon=self.terms_.replaced_epsilon()))
+
+    def claim_part(self) -> Node:
+        """Return the noise on all votes, and what each unit may spend on its own, all of which the ledger charged."""
+        terms = self.terms_
+        budget = Budget(epsilon=terms.epsilon, delta=terms.delta, slack=0.0)
+        return neighbours_node(terms.epsilon, terms.delta, terms, capacity=budget.quanta())
+
+    def other_claims(self) -> Mapping[str, Node]:
+        """Return the claim for a unit that is replaced."""
+        replaced = neighbours_node(self.terms_.replaced_epsilon(), self.terms_.delta, self.terms_, capacity=None)
+        return {f"{self.unit_} that is replaced": replaced}
 
     def check_settings(self) -> None:
         """Refuse invalid settings."""

@@ -26,6 +26,7 @@ from quorate.core.ledger import LedgerView
 from quorate.core.mechanisms import StabilityTest
 from quorate.core.mechanisms.relabel import Relabel
 from quorate.core.privacy import Budget, amplify, amplify_inverse, relabelling_epsilon
+from quorate.core.privacy.claim_tree import Node, account_node, sample_node
 from quorate.core.privacy.cost import float_down, float_up
 from quorate.core.session import Session
 from quorate.models.concepts import Concept
@@ -204,6 +205,11 @@ class RelabellingClassifier(ConceptClassifier):
         ensemble = self._ensemble(records, sample, self.mechanism_.teachers)
         self.epsilon_, self.delta_, self.sample_ = float(self.epsilon), float(self.delta), sample
         return ensemble, budget
+
+    def claim_part(self) -> Node:
+        """Return the account that pays for ballots, and the sample on which the teachers were fitted."""
+        answers = account_node(self.budget_, [self.mechanism_], ledger=True)
+        return sample_node(self.epsilon_, self.delta_, self.sample_, answers)
 
     @property
     def teachers_(self) -> int:

@@ -21,6 +21,7 @@ from quorate.core.checks import check_choice, check_count, check_positive, set_v
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.mechanisms import SoftMajority
 from quorate.core.privacy import Budget, Cost
+from quorate.core.privacy.claim_tree import Node, account_node, unverified_node
 from quorate.core.privacy.cost import float_up
 from quorate.core.session import Session
 from quorate.models.concepts import Concept, Hypothesis
@@ -341,6 +342,14 @@ class PureClassifier(ConceptClassifier):
             return Votes(ensemble, self.mechanism_)
         fitting = {} if isinstance(scheme, PureStable) else {"n_jobs": self.n_jobs, "backend": self.backend}
         return OneByOne(lambda row: scheme.draw(records, row, **fitting), cost, records=records)  # proof: step 8
+
+    def claim_part(self) -> Node:
+        """Return the account that pays for answers."""
+        if isinstance(self.scheme_, PureRelabelling):
+            return unverified_node("the answers of method='relabel' are not described")
+        answered = {"query": Cost(self.epsilon_per_query_)}
+        payer = self.mechanism_ if self.scheme_ is None else (self.scheme_, answered)
+        return account_node(self.budget_, [payer], ledger=True)
 
     def check_settings(self) -> None:
         """Raise an error for invalid settings."""

@@ -26,6 +26,7 @@ from quorate.core.hypotheses.sealed import seal_concept
 from quorate.core.ledger import LOST, LedgerView
 from quorate.core.mechanisms.exponential import ExponentialChoice
 from quorate.core.privacy import Cost
+from quorate.core.privacy.claim_tree import Node, stable_node
 from quorate.core.privacy.cost import float_up, text_up
 from quorate.core.session import Session
 from quorate.models.concepts import Concept, Hypothesis
@@ -211,6 +212,10 @@ class StableClassifier(ConceptClassifier):
     def check_settings(self) -> None:
         """Raise an error for invalid settings."""
         check_gamma(self.gamma)
+
+    def claim_part(self) -> Node:
+        """Return the choice by which each prediction is made."""
+        return stable_node(self.stability_, self.choice_)
 
     @property
     def stability_(self) -> float:

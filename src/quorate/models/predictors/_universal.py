@@ -32,6 +32,7 @@ from quorate.core.ledger import LOST, Ledger, LedgerView
 from quorate.core.mechanisms import NO_QUORUM, Answers
 from quorate.core.mechanisms.exponential import ExponentialChoice
 from quorate.core.privacy import Budget, Cost
+from quorate.core.privacy.claim_tree import Node, account_node, releases_node, restate_claim, sample_node, sum_node
 from quorate.core.privacy.cost import float_down
 from quorate.core.rows import query_digests
 from quorate.core.session import Session
@@ -108,6 +109,14 @@ class UniversalClassifier(RelabellingClassifier):
             epsilon=self.hypothesis_epsilon_,
             journal=Journal() if folder is None else Journal(folder / self.own_files[0]),
         )
+
+    def claim_part(self) -> Node:
+        """Return the account that pays for ballots on the sample, and the choice of the hypothesis."""
+        answers = account_node(self.budget_, [self.mechanism_], ledger=True)
+        ballots = sample_node(self.ballots_epsilon_, self.delta_, self.sample_, answers)
+        choice = ExponentialChoice(epsilon=self.hypothesis_epsilon_, sensitivity=self.rows_).describe()
+        chosen = releases_node(self.hypothesis_epsilon_, 0.0, [choice])
+        return restate_claim(sum_node(ballots, chosen), self.epsilon_, self.delta_)
 
     @classmethod
     def whole_spending(cls, values: Mapping[str, Any], view: LedgerView) -> LedgerView:

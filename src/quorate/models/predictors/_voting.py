@@ -21,6 +21,7 @@ from quorate.core.checks import check_choice, check_count, check_delta, check_po
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.ledger import LedgerView
 from quorate.core.mechanisms import NoisyShares, NoisyVector
+from quorate.core.privacy.budget import to_quanta
 from quorate.core.privacy.claim_tree import Node, account_node, releases_node, restate_claim, sum_node
 from quorate.core.privacy.cost import float_down
 from quorate.core.session import Session
@@ -178,8 +179,15 @@ class VotingClassifier(TeacherSettings, ScoredClassifier):
 
     def claim_part(self) -> Node:
         """Return the account that pays for answers, and the estimate on units held out."""
+        return self._with_estimate(account_node(self.budget_, self.mechanisms(), ledger=True))
+
+    def spent_claim(self) -> Node:
+        """Return the same for teachers that answer no more."""
+        spent = to_quanta(self.budget_.spent())
+        return self._with_estimate(account_node(self.budget_, self.mechanisms(), ledger=False, spent=spent))
+
+    def _with_estimate(self, answers: Node) -> Node:
         estimate: Estimate | None = self.estimate_
-        answers = account_node(self.budget_, self.mechanisms(), ledger=True)
         if estimate is None:
             return answers
         share = {"epsilon": estimate.epsilon, "delta": estimate.delta}

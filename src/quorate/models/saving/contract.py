@@ -240,6 +240,10 @@ class SavedModel:
         """Return the releases behind the claim as a tree of integers, for `claim.json` (`core.privacy.claim_tree`)."""
         return unverified_node(f"the releases of a {type(self).__name__} are not described")
 
+    def other_claims(self) -> Mapping[str, Node]:
+        """Return what is claimed for other units, by their names, where there are several kinds."""
+        return {}
+
     def page_facts(self, schema: Any = None) -> list[str]:
         """Return what the page of a published folder says of the model, line by line."""
         return []

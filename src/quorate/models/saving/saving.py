@@ -170,7 +170,8 @@ def save(model: Any, folder: str | Path, *, extra: Extra = None, trusted: Truste
     if not model.spending.published:
         model.check_movable()
     state = model.to_state(**options)
-    state.put_document(CLAIM_NAME, claim_document(model.claim_part(), unit=getattr(model, "unit_", "")))
+    claim = claim_document(model.claim_part(), unit=getattr(model, "unit_", ""), others=model.other_claims())
+    state.put_document(CLAIM_NAME, claim)
     check_loads(state.files | state.later_files, [*model.safe_types, *(trusted or ())])
     values = {"type": model_class.__name__, **state.values}
     if not model.spending.published:

@@ -30,7 +30,7 @@ from quorate.core.checks import check_choice, check_count
 from quorate.core.errors import BudgetSpent, InvalidInput, NoQuorum
 from quorate.core.isolation import silence
 from quorate.core.privacy.budget import to_quanta
-from quorate.core.privacy.claim_tree import Node, account_node, unverified_node
+from quorate.core.privacy.claim_tree import Node
 from quorate.core.rows import query_digests, take_rows
 from quorate.models.predictors import PrivateClassifier
 from quorate.models.predictors.base import QuorateClassifier, TeacherSettings
@@ -132,7 +132,7 @@ class StudentClassifier(TeacherSettings, QuorateClassifier):
     kind = "student"
     spending = Spending(published=True, chargeable=True, searchable=True)
     summary = "A classifier trained on public points that private teachers have labelled."
-    saved_attributes = ("claim_", "spent_epsilon_", "spent_quanta_")
+    saved_attributes = ("claim_", "claim_part_", "spent_epsilon_", "spent_quanta_")
 
     def fit(
         self, X: Any, y: Any, groups: Any = None, public: Any = None, *, public_labels: Any = None
@@ -149,6 +149,7 @@ class StudentClassifier(TeacherSettings, QuorateClassifier):
             "labelled_",
             "spent_epsilon_",
             "spent_quanta_",
+            "claim_part_",
             "plan_",
             "unit_",
             "claim_",
@@ -201,7 +202,7 @@ class StudentClassifier(TeacherSettings, QuorateClassifier):
         if self.points == "margin":
             labelled = self._ask_by_margin(teachers, public, labelled)
         self.spent_epsilon_ = teachers.spent_epsilon()
-        self.spent_quanta_ = to_quanta(teachers.budget_.spent())
+        self.spent_quanta_, self.claim_part_ = to_quanta(teachers.budget_.spent()), teachers.spent_claim()
         self.labelled_ = labelled if row_numbers is None else replace(labelled, rows=row_numbers[labelled.rows])
         del teachers  # before anything can be raised that would carry them in its traceback
         if labelled.labels.size == 0:
@@ -214,10 +215,7 @@ class StudentClassifier(TeacherSettings, QuorateClassifier):
 
     def claim_part(self) -> Node:
         """Return the account from which the answers of the teachers were paid."""
-        if self.holdout:
-            return unverified_node("the plan of this student has an estimate on units held out")
-        budget = self.plan_.open_budget()
-        return account_node(budget, [self.plan_.mechanism], ledger=False, spent=self.spent_quanta_)
+        return self.claim_part_
 
     @property
     def outputs(self) -> Outputs:
