@@ -241,6 +241,17 @@ def test_bad_input_is_refused_and_nothing_is_drawn(subject, settings, private, p
     assert not hasattr(release, "released_")
 
 
+def test_a_release_that_would_say_nothing_is_refused_unless_its_engine_is_named(monkeypatch):
+    columns = {"sex": ["f", "m"], "age": {"cuts": [30, 50, 70]}}
+    table = {"sex": ["f", "m"] * 500, "age": [25.0, 60.0] * 500}
+    hopeless = QueryRelease(Workload.marginals(2), columns=columns, epsilon=0.001)
+    with monkeypatch.context() as patched:
+        patched.setattr(Budget, "spend", lambda *rest, **options: pytest.fail("something was spent"))
+        with pytest.raises(Infeasible, match="the release would say nothing; raise epsilon, or name an engine"):
+            hopeless.fit(table)
+    assert hopeless.set_params(engine="plain").fit(table).expected_error_ >= 0.5
+
+
 def test_queries_that_are_none_are_refused():
     release = QueryRelease(Thresholds()).fit([1.0, 2.0] * 500, [1.5])
     with pytest.raises(InvalidInput, match="must be a Threshold"):

@@ -54,6 +54,8 @@ from quorate.release.workloads.marginals import Errors, target_column, weigh_que
 from quorate.tables.containers import shown_names
 from quorate.tables.results import Table, make_table
 
+_HOPELESS_ERROR = 0.5  # of a share: to answer 1/2 everywhere errs no more
+
 
 class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
     """Answers to all thresholds, ranges, boxes, halfspaces, marginals or expressions, published once.
@@ -195,6 +197,11 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
                 + (" without public records" if public is None else "")
                 + f" at epsilon = {self.epsilon:g} and delta = {self.delta:g}; raise epsilon, or ask fewer"
                 + (", or leave engine='auto'" if self.engine != "auto" else "")
+            )
+        if name == "auto" and expected >= _HOPELESS_ERROR:
+            raise Infeasible(
+                f"at epsilon = {self.epsilon:g} the expected largest error of a share is {expected:.2g}, so that the "
+                f"release would say nothing; raise epsilon, or name an engine (engine={engine.name!r}) to have it anyway"
             )
         return engine, expected
 
