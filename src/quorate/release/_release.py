@@ -201,7 +201,7 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
         if name == "auto" and expected >= _HOPELESS_ERROR:
             raise Infeasible(
                 f"at epsilon = {self.epsilon:g} the expected largest error of a share is {expected:.2g}, so that the "
-                f"release would say nothing; raise epsilon, or name an engine (engine={engine.name!r}) to have it anyway"
+                f"release would say nothing; raise epsilon, or name an engine to have it anyway"
             )
         return engine, expected
 
