@@ -17,7 +17,7 @@ from quorate.core.errors import InvalidInput, LedgerRefused
 from quorate.core.ledger._ledger import Ledger, find_ledger
 from quorate.core.ledger._moving import find_losses
 from quorate.core.ledger._store import LEDGER_FILE, PLACE_FILE
-from quorate.core.ledger.chain import MARK_FILE
+from quorate.core.ledger.chain import MARK_FILE, sync_path
 
 _PAGES = -1  # all in one step: of one moment
 _NOT_COPIED = {MARK_FILE, LEDGER_FILE, *(Path(LEDGER_FILE).stem + suffix for suffix in (".lock", ".turn"))}
@@ -69,9 +69,9 @@ def back_up(folder: Path, backup: Path, *, fingerprint: str) -> Drill:
             _copy_database(folder / LEDGER_FILE, draft / LEDGER_FILE)
         drill = rehearse(folder, draft, fingerprint=fingerprint)
         for path in (*draft.iterdir(), draft):
-            _sync(path)
+            sync_path(path)
         os.rename(draft, backup)
-        _sync(backup.parent)
+        sync_path(backup.parent)
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)
         raise
@@ -90,8 +90,7 @@ def rehearse(folder: Path, backup: Path, *, fingerprint: str) -> Drill:
     fingerprint
         The fingerprint of the model.
     """
-    with tempfile.TemporaryDirectory(dir=Path(backup).parent, prefix=".drill.") as name:
-        copy = Path(name)
+    with _folder_beside(Path(backup)) as copy:
         _copy_files(Path(backup), copy)
         if not (copy / PLACE_FILE).exists():
             _copy_file(Path(backup) / LEDGER_FILE, copy / LEDGER_FILE)
@@ -145,7 +144,7 @@ def put_back(folder: Path, backup: Path, *, fingerprint: str) -> None:
         for suffix in ("-wal", "-shm"):  # They belong to the ledger that goes. Without them it is an old one, refused.
             (folder / f"{LEDGER_FILE}{suffix}").unlink(missing_ok=True)
         os.replace(draft, folder / LEDGER_FILE)
-        _sync(folder)
+        sync_path(folder)
 
 
 def _check_unused(folder: Path, fingerprint: str) -> None:
@@ -153,6 +152,19 @@ def _check_unused(folder: Path, fingerprint: str) -> None:
     with suppress(LedgerRefused), closing_store(find_ledger(folder, fingerprint=fingerprint, verify=False)) as ledger:
         if any(not lease.gone for lease in ledger.view().leases):
             raise InvalidInput(f"a process has a lease from the ledger of {folder}; stop the server first")
+
+
+@contextmanager
+def _folder_beside(backup: Path) -> Iterator[Path]:
+    """Make a private folder beside a backup, for a copy that is opened, and remove it at the end."""
+    try:
+        folder = tempfile.TemporaryDirectory(dir=backup.parent, prefix=".drill.")
+    except OSError as error:
+        raise InvalidInput(
+            f"{backup.parent} cannot be written: {error.strerror}; copy the backup to a folder that can be"
+        ) from None
+    with folder as name:
+        yield Path(name)
 
 
 @contextmanager
@@ -191,11 +203,3 @@ def _copy_database(source: Path, target: Path) -> None:
             new.execute("PRAGMA journal_mode = DELETE")  # one file, which can be copied as it is
     except sqlite3.Error as error:
         raise LedgerRefused(f"{source} cannot be copied: {error}") from None
-
-
-def _sync(path: Path) -> None:
-    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)

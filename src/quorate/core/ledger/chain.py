@@ -257,11 +257,16 @@ def write_whole(path: Path, text: str) -> None:
     new = not os.path.exists(path)
     os.replace(beside, path)
     if new:
-        folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync_path(path.parent)
+
+
+def sync_path(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on the disk."""
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
 
 
 _AHEAD = 300.0  # seconds by which the clocks of two hosts may differ
