@@ -1,11 +1,13 @@
 """No module is too small to stand alone: one below 45 lines that only one other imports belongs into that one."""
 
 import ast
+import functools
 import re
 from pathlib import Path
 
 import quorate
 
+PACKAGE = Path(quorate.__file__).parent
 LINES = 45
 PUBLIC_BY_DECISION = ("quorate.cli.", "quorate.core.mechanisms.")  # an application; what a reader of proofs looks up
 EXCEPTIONS: set[str] = set()  # those that are a mechanism's or a proof's, by their dotted name; none is needed today
@@ -20,8 +22,10 @@ def modules_of(package):
     return files
 
 
-def importers_of(files):
-    """Return for each module those that import it, whether at their top or inside a function."""
+@functools.cache
+def importers_of(package):
+    """Return for each module of a package those that import it, whether at their top or inside a function."""
+    files = modules_of(package)
     importers = {name: set() for name in files}
     for name, path in files.items():
         for node in ast.walk(ast.parse(path.read_text())):
@@ -43,14 +47,14 @@ def lone_modules(package):
     files = modules_of(package)
     return {
         name
-        for name, importers in importers_of(files).items()
+        for name, importers in importers_of(package).items()
         if importers and len(importers - {name.rpartition(".")[0]}) <= 1
         if files[name].name != "__init__.py" and len(files[name].read_text().splitlines()) < LINES
     }
 
 
 def test_a_small_module_has_more_than_one_importer():
-    assert lone_modules(Path(quorate.__file__).parent) == EXCEPTIONS
+    assert lone_modules(PACKAGE) == EXCEPTIONS
 
 
 def test_the_rule_tells_small_modules_with_one_importer_from_others(tmp_path):
@@ -74,10 +78,10 @@ def test_the_rule_tells_small_modules_with_one_importer_from_others(tmp_path):
 
 def test_private_modules_are_imported_by_their_own_package_alone():
     """An underscore says that nobody outside the folder needs a module, and its absence that somebody does."""
-    files = modules_of(Path(quorate.__file__).parent)
+    files = modules_of(PACKAGE)
     documents = "".join(path.read_text() for path in Path(__file__).parents[2].joinpath("docs").rglob("*.md"))
     wrong = []
-    for name, importers in importers_of(files).items():
+    for name, importers in importers_of(PACKAGE).items():
         package, _, module = name.rpartition(".")
         is_inside = all(user == package or user.startswith(f"{package}.") for user in importers)
         if module.startswith("_"):
