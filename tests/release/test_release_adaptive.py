@@ -85,7 +85,7 @@ def play(engine, queries, rows, told, monkeypatch):
     return released, budget
 
 
-def worst_move(monkeypatch, neighbours=200):
+def worst_move(monkeypatch, neighbours=80):
     """How far any vector that gets noise moves, squared and over what is charged for it, on some neighbours.
 
     All of them get the same noisy vectors, so that one table is fitted for all, and they choose the same.
