@@ -10,6 +10,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import time
 from collections import Counter
 from decimal import Decimal, localcontext
 from fractions import Fraction
