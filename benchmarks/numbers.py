@@ -3,7 +3,7 @@
 OpenDP's Polars API runs in a Python that QUORATE_PEERS names, with the same keys and bounds. Its neighbours add or
 remove records, so replacing one record is two contributions. It releases numbers of records, totals and medians; a mean
 is its total over its number, which costs it nothing. It runs with Laplace and with Gaussian noise for the same epsilon
-and delta, and the smaller error counts.
+and delta, and the ratio to the better of the two counts.
 """
 
 import json
@@ -190,7 +190,9 @@ def median_error(table: GroupedTable, answers: Answers, groups: set[tuple[str, .
     truths = table.truths()
     low, high = table.bounds[name.partition(" ")[2]]
     errors = [abs(release[key][name] - truths[key][name]) for release in answers for key in groups & release.keys()]
-    return float(np.median([error if math.isfinite(error) else (high - low) / 2 for error in errors or [math.inf]]))
+    return (
+        float(np.median([error if math.isfinite(error) else (high - low) / 2 for error in errors])) if errors else 0.0
+    )
 
 
 def _keys_found(table: GroupedTable, answers: Answers) -> float:
@@ -217,19 +219,22 @@ def _compare(prefix: str, table: GroupedTable, *, epsilon: float, public: bool, 
     ours = release_ours(table, **settings)
     peers = [release_opendp(table, noise=noise, **settings) for noise in ("laplace", "gaussian")]
     found = [answers for answers in peers if answers is not None]
-    shared, answered = _shared_groups(ours, found), []
+    least, shared = 1.0, _shared_groups(ours, [ours])
     for measure in _MEASURES:
         logs = []
         for column, bounds in table.bounds.items():
             name = f"{measure} {column}"
-            groups = _answered(ours, shared, name)  # others are refused, and say so
-            answered.append(len(groups) / len(shared) if measure != "total" and shared else 1.0)
-            mine = median_error(table, ours, groups, name)
-            theirs = min((median_error(table, answers, groups, name) for answers in found), default=math.inf)
-            logs.append(_log_ratio(mine, theirs, bounds))
-            print(f"{prefix} {name}: {mine:.5g} and {theirs:.5g}, {len(groups)} of {len(shared)} groups")
-        yield f"{prefix}.{measure}", math.exp(float(np.mean(logs))) if found else None, "ratio"
-    yield f"{prefix}.least_answered", min(answered), "share"
+            answered = _answered(ours, shared, name)  # others are refused, and say so
+            least = min(least, len(answered & table.truths().keys()) / max(len(shared & table.truths().keys()), 1))
+            ratios = []
+            for answers in found:
+                groups = answered & _shared_groups(ours, [answers])
+                mine, theirs = (median_error(table, each, groups, name) for each in (ours, answers))
+                print(f"{prefix} {name}: {mine:.5g} and {theirs:.5g}, {len(groups)} of {len(answered)} groups")
+                ratios += [_log_ratio(mine, theirs, bounds)] * bool(groups)
+            logs += [max(ratios)] if ratios else []
+        yield f"{prefix}.{measure}", math.exp(float(np.mean(logs))) if logs else None, "ratio"
+    yield f"{prefix}.least_answered", least, "share"
     keys = None
     if found:
         keys = _keys_found(table, ours) / max(_keys_found(table, answers) for answers in found)
@@ -237,8 +242,8 @@ def _compare(prefix: str, table: GroupedTable, *, epsilon: float, public: bool, 
 
 
 def _log_ratio(ours: float, theirs: float, bounds: tuple[float, float]) -> float:
-    """Return the logarithm of a ratio of errors; one below half a step between candidates counts as that."""
-    least = (bounds[1] - bounds[0]) / (_CANDIDATES - 1) / 2
+    """Return the logarithm of a ratio of errors; one below a thousandth of the range counts as that."""
+    least = (bounds[1] - bounds[0]) / 1000
     return math.log(min(max(ours, least), 1e9) / min(max(theirs, least), 1e9))
 
 

@@ -396,3 +396,28 @@ def test_no_columns_of_groups_is_one_group_of_all():
     rows = GroupRelease(means="cost", columns={"cost": Number(low=0, high=1000)}).fit(visits()).answer().to_pylist()
     assert [row["measure"] for row in rows] == ["records", "mean cost"]
     assert rows[1]["low"] < 200 < rows[1]["high"] + 5
+
+
+def test_coarser_groups_add_up():
+    table, columns = visits(8000), {"cost": Number(low=0, high=1000), "day": Date(low="2024-01-01", high="2024-12-31")}
+    columns["region"] = Category(["north", "south", "west"])
+    release = GroupRelease(
+        ["region", "day:month"], totals="cost", means="cost", medians="age", columns=columns, epsilon=20.0
+    )
+    release.fit(table)
+    months = release.answer(["total cost"], by=["day:month"]).to_pylist()
+    [year, other] = release.answer(by="day:year").to_pylist()[1::3]
+    assert (year["day:year"], other["day:year"], len(months)) == ("2024", "other", 13)
+    assert sum(row["answer"] for row in months[:-1]) == pytest.approx(year["answer"], rel=0.01)
+    truth = np.minimum(table["cost"], 1000).sum()
+    assert year["low"] < truth < year["high"] * 1.01
+    assert {row["measure"] for row in release.answer(by=[]).to_pylist()} == {"records", "total cost", "mean cost"}
+    with pytest.raises(InvalidInput, match="longer parts"):
+        release.answer(by="day:week")
+    alone = GroupRelease("day:day", epsilon=20.0, columns=columns).fit(table)
+    hits = [
+        row["low"] <= (table["day"].astype("datetime64[M]").astype(str) == row["day:month"]).sum() <= row["high"]
+        for row in alone.answer(by="day:month").to_pylist()[:-1]
+    ]
+    assert len(hits) == 12
+    assert sum(hits) >= 9, "each interval holds with probability .95"

@@ -26,7 +26,7 @@ class Answers:
     notes: list[str]
 
 
-def count_answers(noisy: Integers, *, weight: int, scale: float, most: float = math.inf) -> Answers:
+def count_answers(noisy: Integers, *, weight: int, scale: Floats, most: float = math.inf) -> Answers:
     """Return numbers of records or people from noisy counts of this weight."""
     counts, half = noisy / weight, Z * scale / weight
     ends = (np.clip(end, 0.0, most) for end in (counts, counts - half, counts + half))
@@ -46,9 +46,10 @@ class NoisySums:
     sums: Integers
     missing: Integers
     weights: Weights
-    scale: float
+    scale: Floats
+    merged: Integers  # groups whose entries were added up
 
-    def _values(self, column: SummedColumn) -> tuple[Floats, float]:
+    def _values(self, column: SummedColumn) -> tuple[Floats, Floats]:
         """Return the noisy number of values, and its variance."""
         values: Floats = self.records / self.weights.records
         variance = (self.scale / self.weights.records) ** 2
@@ -56,17 +57,18 @@ class NoisySums:
             return values, variance
         return values - self.missing / self.weights.sums, variance + (self.scale / self.weights.sums) ** 2
 
-    def _centred(self, column: SummedColumn) -> tuple[Floats, float, float]:
+    def _centred(self, column: SummedColumn) -> tuple[Floats, Floats, Floats]:
         """Return the noisy sum of centred values, its variance, and what rounding may add to its error."""
         step = column.half / self.weights.sums
-        return np.asarray((self.sums + 0.5) * step), (self.scale * step) ** 2, step / 2  # proof: step 3
+        rounding = self.merged / 2  # proof: step 3
+        return np.asarray((self.sums + rounding) * step), (self.scale * step) ** 2, rounding * step
 
     def totals(self, column: SummedColumn) -> Answers:
         """Return totals of a column in each group."""
         values, values_variance = self._values(column)
         centred, variance, rounding = self._centred(column)
         totals = centred + column.middle * values
-        half = Z * math.sqrt(variance + column.middle**2 * values_variance) + rounding
+        half = Z * np.sqrt(variance + column.middle**2 * values_variance) + rounding
         least, most = (0.0 if column.low >= 0 else -math.inf), (0.0 if column.high <= 0 else math.inf)
         return _flag_wide(*(np.clip(end, least, most) for end in (totals, totals - half, totals + half)))
 
@@ -74,9 +76,9 @@ class NoisySums:
         """Return means of a column in each group, with Fieller's intervals; NaN where a group may have no values."""
         values, values_variance = self._values(column)
         centred, variance, rounding = self._centred(column)
-        variance = (math.sqrt(variance) + rounding / Z) ** 2
+        variance = (np.sqrt(variance) + rounding / Z) ** 2
         leading = values**2 - Z**2 * values_variance  # the interval is where a parabola is not above 0
-        is_clear = values > _CLEAR * math.sqrt(values_variance)
+        is_clear = values > _CLEAR * np.sqrt(values_variance)
         safe = np.where(is_clear, leading, 1.0)
         root = np.sqrt(np.maximum((values * centred) ** 2 - safe * (centred**2 - Z**2 * variance), 0.0))
         ends = [column.middle + (values * centred + sign * root) / safe for sign in (-1, 1)]

@@ -20,6 +20,7 @@ from quorate.tables.values import read_texts
 
 DatePart = Literal["day", "week", "month", "quarter", "year"]
 _PARTS: tuple[str, ...] = get_args(DatePart)
+_LONGER = {"day": _PARTS[1:], "month": ("quarter", "year"), "quarter": ("year",)}
 _DAYS = np.datetime64("1970-01-01", "D")
 _FIRST_DAY, _LAST_DAY = -141_427, 2_932_896  # 1582-10-15 and 9999-12-31: other dates have no period
 MOST_GROUPS = 2**22  # declared groups of one release
@@ -110,6 +111,47 @@ def _declared_periods(column: str, kind: Kind | None, part: DatePart) -> tuple[s
     if not _FIRST_DAY <= low <= high < _LAST_DAY:
         raise InvalidInput(f"by: column {column!r} must have bounds within the years 1583 to 9999")
     return (*dict.fromkeys(period_names(np.arange(low, high + 1), part)), OTHER)
+
+
+def merge_keys(keys: Sequence[str], by: Sequence[str], coarser: Sequence[str]) -> tuple[list[str], Integers]:
+    """Return the keys of coarser groups, and the place of the coarser group of each key.
+
+    Parameters
+    ----------
+    keys
+        The keys of groups.
+    by
+        The key columns.
+    coarser
+        Some of them, or longer parts of their dates.
+
+    >>> merge_keys(['["a", "2024-02"]', '["a", "2024-03"]'], ["region", "day:month"], ["day:quarter"])[0]
+    ['["2024-Q1"]']
+    """
+    sources = [_source_of(by, name) for name in coarser]
+    rows = [[_coarser_text(texts[place], part) for place, part in sources] for texts in map(key_texts, keys)]
+    places = {key: place for place, key in enumerate(dict.fromkeys(map(make_key, rows)))}
+    return list(places), np.array([places[make_key(row)] for row in rows], dtype=np.int64)
+
+
+def _source_of(by: Sequence[str], name: str) -> tuple[int, DatePart | None]:
+    """Return the place of a key column, and the longer part to which its dates are shortened."""
+    if name in by:
+        return list(by).index(name), None
+    column, _, part = name.rpartition(":")
+    for place, own in enumerate(by):
+        own_column, _, own_part = own.rpartition(":")
+        if column and own_column == column and part in _LONGER.get(own_part, ()):
+            return place, cast("DatePart", part)
+    raise InvalidInput(f"by must name columns of the release ({', '.join(by)}) or longer parts of dates, got {name!r}")
+
+
+def _coarser_text(text: str | None, part: DatePart | None) -> str | None:
+    if text is None or text == OTHER or part is None:
+        return text
+    year, _, quarter = text.partition("-Q")
+    day = np.datetime64(f"{year}-{3 * int(quarter) - 2:02d}" if quarter else text, "D")
+    return period_names(np.array([(day - _DAYS).astype(np.int64)]), part)[0]
 
 
 class GroupIndex:

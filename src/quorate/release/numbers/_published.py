@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -42,7 +42,13 @@ class NoisyGroups:
 
     entries: Integers
     weights: Weights
-    scale: float
+    merged: Integers
+    entry_scale: float
+
+    @property
+    def scale(self) -> Floats:
+        """The scale of the noise of each group's entries."""
+        return np.asarray(self.entry_scale * np.sqrt(self.merged))
 
     def _column(self, index: int) -> Integers:
         return self.entries[:, index + (self.weights.people > 0)]
@@ -58,7 +64,7 @@ class NoisyGroups:
     def sums(self, position: int, count: int) -> NoisySums:
         """Return the entries of the summed column at this position among `count`."""
         records, sums = self._column(0), self._column(1 + position)
-        return NoisySums(records, sums, self._column(1 + count + position), self.weights, self.scale)
+        return NoisySums(records, sums, self._column(1 + count + position), self.weights, self.scale, self.merged)
 
 
 @dataclass(frozen=True)
@@ -74,6 +80,19 @@ class Published:
     scale: float
     threshold: int | None
     probes: Probes = field(default_factory=no_probes)
+    merged: Integers | None = None  # how many groups were added up in each; None before that
+
+    def merge(self, keys: Sequence[str], places: Integers) -> "Published":
+        """Return the sums of coarser groups with these keys, from the place of each group among them."""
+        entries = np.zeros((len(keys), self.entries.shape[1]), dtype=np.int64)
+        np.add.at(entries, places, self.entries)
+        merged = np.bincount(places, minlength=len(keys))
+        return replace(self, keys=tuple(keys), entries=entries, merged=merged, probes=no_probes())
+
+    @property
+    def _groups(self) -> NoisyGroups:
+        merged = np.ones(len(self.keys), dtype=np.int64) if self.merged is None else self.merged
+        return NoisyGroups(self.entries, self.layout.weights, merged, self.scale)
 
     @property
     def least_units(self) -> float | None:
@@ -91,10 +110,10 @@ class Published:
         most
             The public number of records, infinity if it is private.
         """
-        parts = [self._answers(NoisyGroups(self.entries, self.layout.weights, self.scale), statistics, most)]
+        parts = [self._answers(self._groups, statistics, most)]
         parts[0] |= self._quantiles(statistics)
         if self.other.size:
-            row = NoisyGroups(self.other[None, :], self.layout.other_weights, self.scale)
+            row = NoisyGroups(self.other[None, :], self.layout.other_weights, np.ones(1, dtype=np.int64), self.scale)
             parts.append(self._answers(row, statistics, most))
             nothing = np.full(1, np.nan)
             for name, level in statistics.quantiles:
@@ -104,7 +123,7 @@ class Published:
     def _answers(self, groups: NoisyGroups, statistics: Statistics, most: float) -> dict[str, Answers]:
         names = [column.name for column in self.sums]
         answers = {"records": groups.records(most)}
-        if self.layout.has_people:
+        if self.layout.has_people and self.merged is None:  # a person may be in several groups
             answers["people"] = groups.people()
         for name in statistics.totals:
             index = names.index(name)
@@ -117,7 +136,7 @@ class Published:
     @property
     def sizes(self) -> Floats:
         """The noisy number of records of each group."""
-        return NoisyGroups(self.entries, self.layout.weights, self.scale).records(math.inf).answers
+        return self._groups.records(math.inf).answers
 
     def targets(self, statistics: Statistics) -> list[tuple[CutColumn, float]]:
         """Return the column and the level of each quantile."""

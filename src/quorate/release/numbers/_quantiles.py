@@ -5,7 +5,6 @@ next points are where the answers so far, of this and of all other groups, say t
 median, then in turn below and above it. Proof: PROOF.md, steps 7 and 8.
 """
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
@@ -33,8 +32,8 @@ _CHUNK, _MOST_POOLED = 1024, 4096  # groups that are computed together, and that
 
 
 def quantile_share(layout: Layout, targets: int) -> float:
-    """Return the share for quantiles of what bounds and cuts leave. Sums share noise; quantiles do not."""
-    return targets / (targets + max(math.sqrt(layout.sums), 0.5))
+    """Return the share for quantiles of what bounds and cuts leave: a quantile weighs as much as a sum."""
+    return targets / (targets + max(layout.sums, 0.5))
 
 
 def _value_weights(level: float) -> tuple[int, int]:

@@ -36,7 +36,7 @@ from quorate.release.domain import SealedCounts
 from quorate.release.numbers._bounds import find_bounds, find_cuts, grid_edges
 from quorate.release.numbers._conditions import parse_conditions
 from quorate.release.numbers._estimates import Answers
-from quorate.release.numbers._keys import MOST_GROUPS, GroupIndex, KeyColumn, key_texts
+from quorate.release.numbers._keys import MOST_GROUPS, GroupIndex, KeyColumn, key_texts, merge_keys
 from quorate.release.numbers._layout import CutColumn, Layout, SummedColumn
 from quorate.release.numbers._published import Published, Statistics, expected_halves, plain_rows, release_sums
 from quorate.release.numbers._quantiles import (
@@ -269,7 +269,7 @@ class GroupRelease(SavedModel, ShowsClaim, BaseEstimator):
         replaced = f"all records of one of {self.units_} people" if is_person else f"one of {self.units_} records"
         return str(Claim(self.epsilon, self.delta, replaced, "the whole release is", tuple(conditions)))
 
-    def answer(self, measures: Sequence[str] | None = None) -> Table:
+    def answer(self, measures: Sequence[str] | None = None, *, by: Any = None) -> Table:
         """Return a tidy table: the columns of `by`, `measure`, `answer`, `low` and `high` (95%), and `note`.
 
         Each interval holds for the sums of what counts (values clipped to their bounds, records of people up to their
@@ -280,17 +280,23 @@ class GroupRelease(SavedModel, ShowsClaim, BaseEstimator):
         ----------
         measures
             Which measures to return, by name, such as "total cost"; by default all of them.
+        by
+            Coarser groups: some of the columns, or longer parts of their dates, such as "visited:year" for months.
+            Numbers of all published groups are added up, at no privacy cost; there are no people and no quantiles.
         """
         check_is_fitted(self, "published_")
-        answers = self.published_.answers(self.statistics_, self.units_ if self.unit_ == RECORD else math.inf)
+        published, names, statistics = self.published_, self.by_, self.statistics_
+        if by is not None:
+            names, statistics = _names("by", by), replace(statistics, quantiles=())
+            published = published.merge(*merge_keys(published.keys, self.by_, names))
+        answers = published.answers(statistics, self.units_ if self.unit_ == RECORD else math.inf)
         wanted = list(answers if measures is None else measures)
         if not set(wanted) <= set(answers):
             raise InvalidInput(f"measures must be among {', '.join(answers)}, got {', '.join(wanted)}")
-        return self._tidy({name: answers[name] for name in wanted})
+        return self._tidy({name: answers[name] for name in wanted}, plain_rows(published, names, key_texts))
 
-    def _tidy(self, answers: Mapping[str, Answers]) -> Table:
+    def _tidy(self, answers: Mapping[str, Answers], keys: Mapping[str, list[Any]]) -> Table:
         """Return answers as rows: all measures of a group, then those of the next."""
-        keys = plain_rows(self.published_, self.by_, key_texts)
         parts = list(answers.values())
         figures = {
             "answer": np.stack([part.answers for part in parts], axis=1).ravel(),
