@@ -21,7 +21,7 @@ _COMMANDS = {  # module.command, as `quorate --help` lists them
     "Make": "plan.plan fit.fit release.release neighbours.neighbours",
     "Ask": "predict.predict serving.ask files.export",
     "Serve": "serving.serve keys.keys site.site",
-    "Trust": "verify.verify check.check ledger.ledger audit.audit",
+    "Trust": "verify.verify verify.card check.check ledger.ledger audit.audit",
 }
 
 

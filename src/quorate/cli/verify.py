@@ -1,4 +1,4 @@
-"""`quorate verify`: check the claim of a saved model with a program that shares no code with this package."""
+"""`quorate verify` and `quorate card`: check the claim of a saved model, and write what it shows for others."""
 
 import subprocess
 import sys
@@ -9,6 +9,7 @@ from pathlib import Path
 from quorate.cli.options import AsJson
 from quorate.cli.output import check_new_file
 from quorate.core.errors import InvalidInput
+from quorate.report.card import QUESTIONS, Card
 
 _VERDICTS = {0: "verified", 1: "wrong", 3: "not verified"}
 
@@ -28,22 +29,76 @@ def verify(folder: Path | None = None, *, copy: Path | None = None, json: AsJson
     copy
         The file to write the program to: `python -I -S verify_claim.py FOLDER` runs it without this package.
     """
-    program = _find_program()
     if copy is not None:
         check_new_file(copy)
-        copy.write_bytes(program.read_bytes())
+        copy.write_bytes(_find_program().read_bytes())
     if folder is None:
         if copy is None:
             raise InvalidInput("nothing to do: name a FOLDER to verify, or add --copy FILE")
         return 0
-    command = [sys.executable, "-I", "-S", str(program), str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  our own file
-    lines = (done.stdout + done.stderr).splitlines()
+    code, lines = _run_program(folder)
     if json:
-        print(dumps({"folder": str(folder), "verdict": _VERDICTS[done.returncode], "lines": lines}))
+        print(dumps({"folder": str(folder), "verdict": _VERDICTS[code], "lines": lines}))
     else:
         print("\n".join(lines))
-    return done.returncode
+    return code
+
+
+def card(
+    folder: Path,
+    *,
+    out: Path,
+    name: str = "",
+    curator: str = "",
+    purpose: str = "",
+    region: str = "",
+    sector: str = "",
+    why: str = "",
+    json: AsJson = False,
+) -> int:
+    """Write the deployment card of a model: card.md, card.html, card.json and an entry for the public registry.
+
+    Example: `quorate card model --out card --name "Ward visits"`
+
+    What the folder shows is filled in, with the verdict of `quorate verify`. Six questions are for the owner: they are
+    asked in a terminal, unless an option answers them. registry.yaml has the fields of the registry of deployments.
+
+    Parameters
+    ----------
+    folder
+        The model, as `quorate fit`, `quorate release` or `quorate.save` wrote it.
+    out
+        The new folder for the four files.
+    name
+        What this deployment is called.
+    curator
+        Which organisation is responsible for the data.
+    purpose
+        What it is meant for.
+    region
+        Which region the data come from.
+    sector
+        Which sector it is for.
+    why
+        Why this epsilon.
+    json
+        Print the names of the files as JSON.
+    """
+    answers = dict(zip(QUESTIONS, (name, curator, purpose, region, sector, why), strict=True))
+    if sys.stdin.isatty():
+        answers = {key: text or input(f"{QUESTIONS[key]} ") for key, text in answers.items()}
+    code, lines = _run_program(folder)
+    verdict = _VERDICTS[code] if code == 0 else lines[-1]
+    written = [str(path) for path in Card.read(folder, answers, verdict=verdict).write(out)]
+    print(dumps({"verdict": _VERDICTS[code], "written": written}) if json else f"Written: {', '.join(written)}")
+    return 0
+
+
+def _run_program(folder: Path) -> tuple[int, list[str]]:
+    """Verify a folder in a process of its own; return the exit code and the lines that were printed."""
+    command = [sys.executable, "-I", "-S", str(_find_program()), str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  our own file
+    return done.returncode if done.returncode in _VERDICTS else 1, (done.stdout + done.stderr).splitlines()
 
 
 def _find_program() -> Path:
