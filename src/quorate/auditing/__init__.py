@@ -19,6 +19,7 @@ claims about it; and `worst_cases` searches for the interaction that comes close
 
 from quorate.auditing import _choices, _everlasting, _models, _sums, _votes  # noqa: F401  they register their games
 from quorate.auditing._bounds import epsilon_lower_bound, score_lower_bound
+from quorate.auditing._canaries import audit_release_once, judge_guesses
 from quorate.auditing._charges import Comparison, Played, compare_charges
 from quorate.auditing._enumeration import Outcomes, Query, claims_of, enumerate_outcomes
 from quorate.auditing._laws import Release, release_of
@@ -37,11 +38,13 @@ __all__ = [
     "Replay",
     "Verdict",
     "audit",
+    "audit_release_once",
     "claims_of",
     "compare_charges",
     "entropy_tape",
     "enumerate_outcomes",
     "epsilon_lower_bound",
+    "judge_guesses",
     "release_of",
     "replay",
     "score_lower_bound",

@@ -1,0 +1,89 @@
+"""One fit with canaries: the bound on right guesses by a second method, false alarms, and noise of half the size."""
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+from scipy.special import ndtr
+from scipy.stats import binom
+
+from quorate.auditing import audit_release_once, judge_guesses
+from quorate.auditing._canaries import gaussian_curve, plain_curve, tail_bound
+from quorate.cli.audit import audit
+from quorate.core.errors import InvalidInput
+from quorate.core.mechanisms import base
+
+pytestmark = pytest.mark.attack
+
+
+def solve_program(correct, guesses, canaries, epsilon, delta):
+    """Return the largest probability of so many right guesses under the averaged inequality of step 2 itself.
+
+    The inequality is linear in the law of W for (epsilon, delta): both lines of g are constraints.
+    """
+    counts, rows, limits = np.arange(guesses + 1), [], []
+    for least in range(1, guesses + 1):
+        right = np.where(counts >= least, counts, 0) / canaries
+        wrong = np.where(counts >= least - 1, guesses - counts, 0) / canaries
+        rows += [right - np.exp(epsilon) * wrong, np.exp(epsilon) * right - wrong]
+        limits += [delta, np.exp(epsilon) - 1 + delta]
+    solved = linprog(-(counts >= correct).astype(float), rows, limits, np.ones((1, guesses + 1)), [1.0])
+    return -solved.fun
+
+
+@pytest.mark.parametrize(("guesses", "canaries"), [(1, 1), (4, 4), (6, 9), (10, 12)])
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.0, 0.1), (0.5, 0.0), (1.0, 1e-3), (2.0, 0.05)])
+def test_the_recursion_finds_what_a_linear_program_finds(guesses, canaries, epsilon, delta):
+    for correct in range(1, guesses + 1):
+        bound = tail_bound(correct, guesses=guesses, canaries=canaries, curve=plain_curve(epsilon, delta))
+        assert bound == pytest.approx(solve_program(correct, guesses, canaries, epsilon, delta), abs=1e-6)
+
+
+@pytest.mark.parametrize("length", [0.1, 0.8, 2.0])
+def test_independent_guesses_are_within_the_bound_and_other_mechanisms_too(length):
+    for correct in range(11):
+        exact = binom.sf(correct - 1, 10, ndtr(length / 2))
+        assert exact <= tail_bound(correct, guesses=10, canaries=10, curve=gaussian_curve(length)) + 1e-9
+    # a mechanism that tells all coins with probability delta, and nothing otherwise
+    assert tail_bound(10, guesses=10, canaries=10, curve=plain_curve(0.0, 0.01)) >= 0.01 + 0.99 / 2**10
+
+
+def test_one_ballot_of_randomised_response_is_tight():
+    for epsilon, correct in itertools.product((0.5, 2.0), (1,)):
+        truth = np.exp(epsilon) / (1 + np.exp(epsilon))
+        assert tail_bound(correct, guesses=1, canaries=1, curve=plain_curve(epsilon, 0.0)) == pytest.approx(truth)
+
+
+def test_noise_of_half_the_size_is_found_in_nine_fits_of_ten_and_sound_noise_is_not(monkeypatch):
+    """Found with probability 0.94 each: 14 or fewer of 20 come once in 10^4 runs. A sound fit fails once in 20 at most.
+
+    Of 20 sound fits, 9 or more fail with a probability below 10^-6.
+    """
+    assert sum(audit_release_once().violated for _ in range(20)) < 9
+    noise = vars(base)["system_noise"]
+    draw = noise.gaussian
+    monkeypatch.setattr(noise, "gaussian", lambda scale, size: draw(scale / 2, size), raising=False)
+    assert sum(audit_release_once().violated for _ in range(20)) > 12
+
+
+def test_the_lower_bound_follows_the_guesses():
+    draw = np.random.default_rng(0)
+    coins = draw.choice([-1, 1], 1000)
+    bounds = [
+        judge_guesses(draw.normal(size=1000) + signal * coins, coins, epsilon=4.0, delta=1e-6) for signal in (0, 1, 3)
+    ]
+    assert [found.violated for found in bounds] == [False, True, True]
+    assert 0 == bounds[0].lower_bound < bounds[1].lower_bound < bounds[2].lower_bound
+
+
+def test_the_command_prints_one_fit(capsys):
+    code = audit("query_release", canaries=1000, json=True)
+    found = json.loads(capsys.readouterr().out)
+    assert code == int(found["violated"])
+    assert found["guesses"] == 300
+    with pytest.raises(InvalidInput, match="query_release alone"):
+        audit("quorum", canaries=1000)
+    with pytest.raises(InvalidInput, match="a part of the guesses"):
+        tail_bound(3, guesses=2, canaries=4, curve=gaussian_curve(1.0))
