@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from benchmarks.pictures import PICTURES, draw_pictures, plot_belief, plot_crossover, plot_neighbours
-from quorate import InvalidInput
+from quorate import InvalidInput, QueryRelease, Workload
 from quorate.auditing import Verdict
 from quorate.models.evaluation.measures import Bin, Interval, Measure, ModelCheck
 from quorate.models.linear.curves import Curve
@@ -20,7 +20,7 @@ from quorate.report import Accuracy, Agreement, Claim, ReportData, proofs_for, s
 from quorate.report._data import _MECHANISMS, _RESTS_ON
 from quorate.report._model import render_report
 from quorate.report._pages import figure, write_page
-from quorate.report.release import ReleaseReport, render_release
+from quorate.report.release import PairTable, ReleaseReport, _dependent_pairs, render_release
 from quorate.report.trust import AuditReport, CheckReport, render_audit, render_check
 
 HOSTILE = "<script>alert(1)</script>\"'&<img src=x onerror=alert(2)>]]>-->$\\frac{$ \U0001f600 \u202e"
@@ -73,7 +73,8 @@ def full_release(text="clinic", **changed):
     made |= {"engines": [(text, 0.1), ("plain", 0.002)], "engine": text, "sentences": [text], "source": text}
     made |= {"truth": [(0.1, 0.2, 0.1, 0.3), (0.2, 0.2, 0.2, 0.2)], "errors": [(0.9, 0.1, 0.1), (1.0, 0.08, 0.1)]}
     made |= {"answers": answers, "answers_left_out": 7}
-    made |= {"shares": [(text, [(text, 0.75), ("home", 0.25)])]}
+    made |= {"shares": [(text, [(text, 0.75), ("home", 0.25)], False)]}
+    made |= {"pairs": [PairTable(text, text, [text, "home"], [text, "other"], [[0.5, 0.25], [0.25, -0.01]])]}
     made |= {"proofs": {text: text}, "software": {text: text}, "notes": [text]}
     return ReleaseReport(**(made | changed))
 
@@ -232,13 +233,27 @@ def test_the_answers_of_a_release_have_the_decimals_that_their_errors_are_worth(
 
 
 def test_a_release_shows_its_columns_and_where_it_has_none_its_answers():
-    page = render_release(full_release(shares=[("region", [(f"place {place}", 0.05) for place in range(20)])]))
+    places = [(f"place {place}", 0.05) for place in range(20)]
+    page = render_release(full_release(shares=[("region", places, False), ("age", places, True)]))
     assert "Shares by region" in page
     assert "place 10 5.0%, 9 others 45.0%." in page
+    assert "place 18 5.0%, place 19 5.0%." in page, "numbers are not lumped together"
     assert page.index('id="figure-column-0"') < page.index('id="claim"') < page.index('id="answers"')
     assert 'id="figure-answers"' not in page
     page = render_release(full_release(shares=()))
     assert "From 0.25 (age &lt; 20) to 0.5 (clinic); 7 more were released." in page
+
+
+def test_a_release_shows_the_pair_of_columns_that_depend_on_each_other():
+    chance = np.random.default_rng(0)
+    sex, age = chance.choice(["f", "m"], 5000), chance.integers(20, 80, 5000)
+    retired = np.where(age > 60, "yes", "no")
+    columns = {"sex": ["f", "m"], "age": {"cuts": [40, 60]}, "retired": ["no", "yes"]}
+    release = QueryRelease(Workload.marginals(2), columns=columns, epsilon=2.0)
+    first = _dependent_pairs(release.fit({"sex": sex, "age": age, "retired": retired}))[0]
+    assert {first.rows, first.columns} == {"age", "retired"}
+    assert abs(sum(map(sum, first.shares)) - 1) < 0.01
+    assert max(shade for _, cells in first.lines() for _, shade in cells) == 5
 
 
 def test_figures_are_written_for_people():

@@ -235,11 +235,13 @@ def _plot_labels(counts: Mapping[str, int]) -> Plot:
     return plot_shares("labels", "Labels of the released answers", shares, source=f"{total:,} answers")
 
 
-def plot_shares(name: str, title: str, shares: Sequence[tuple[str, float]], *, source: str = "") -> Plot:
-    """Return shares that add up to a whole, as bars in their order; the smallest of many become one row."""
+def plot_shares(
+    name: str, title: str, shares: Sequence[tuple[str, float]], *, source: str = "", most: int = _SHARE_ROWS
+) -> Plot:
+    """Return shares that add up to a whole, as bars in their order; of more than `most`, the smallest become one."""
     rows = list(shares)
-    if len(rows) > _SHARE_ROWS:
-        large = sorted(range(len(rows)), key=lambda row: -rows[row][1])[: _SHARE_ROWS - 1]
+    if len(rows) > most:
+        large = sorted(range(len(rows)), key=lambda row: -rows[row][1])[: most - 1]
         rest = sum(share for row, (_, share) in enumerate(rows) if row not in large)
         rows = [rows[row] for row in sorted(large)] + [(f"{len(shares) - len(large)} others", rest)]
     longest = max(1e-9, *(share for _, share in rows))

@@ -41,10 +41,14 @@ from quorate.report._pages import (
     words,
     write_page,
 )
+from quorate.tables import Number
 
 _STATED_ABOVE = {"epsilon", "delta", "privacy_unit"}  # by the guarantee
 _NOT_TABLED = {"notes", "claim", "seconds"}
 _COLUMN_PLOTS = 12
+_ORDERED_ROWS = 48  # of the bars of a column of numbers or dates, whose cells are not lumped together
+_PAIRS, _PAIR_ROWS, _PAIR_COLUMNS = 3, 40, 12  # tables of two columns, and their sizes
+_SHADES = 6  # of the cells of such a table
 _ANSWER_BARS = 12
 _ANSWER_ROWS = 20
 _TRUTH_POINTS = 800
@@ -53,14 +57,34 @@ _SIMULATED_ROWS = 200_000
 _PATIENCE = 5.0  # seconds of a run that is repeated for the plot against epsilon
 
 
+@dataclass(frozen=True)
+class PairTable:
+    """The released shares of two columns together: one row for each of `row_names`."""
+
+    rows: str
+    columns: str
+    row_names: Sequence[str]
+    column_names: Sequence[str]
+    shares: Sequence[Sequence[float]]
+
+    def lines(self) -> list[tuple[str, list[tuple[str, int]]]]:
+        """Return each row with its name, and for each cell the percentage and the shade."""
+        largest = max(1e-9, *(max(row) for row in self.shares))
+        return [
+            (name, [(percent(share), round((_SHADES - 1) * max(share, 0.0) / largest)) for share in row])
+            for name, row in zip(self.row_names, self.shares, strict=True)
+        ]
+
+
 @dataclass(frozen=True, kw_only=True)
 class ReleaseReport:
     """The data of a release's page: public and released values, and figures from simulated data.
 
     `truth` has (true share, answer, low, high) of simulated records, and `errors` (epsilon, largest error measured on
     simulated records, expected one). `engines` are (name, expected error), `answers` rows of the released table, of
-    which `answers_left_out` more were released, and `shares` each column with the released share of each of its values.
-    `source` says what was simulated, `utility` in sentences what the release is worth.
+    which `answers_left_out` more were released. `shares` has each column with the released share of each of its values,
+    and whether these have an order; `pairs` the pairs of columns that depend on each other most. `source` says what was
+    simulated, `utility` in sentences what the release is worth.
     """
 
     title: str
@@ -75,7 +99,8 @@ class ReleaseReport:
     errors: Sequence[tuple[float, float, float]] = ()
     source: str = "simulated records"
     utility: Sequence[str] = ()
-    shares: Sequence[tuple[str, Sequence[tuple[str, float]]]] = ()
+    shares: Sequence[tuple[str, Sequence[tuple[str, float]], bool]] = ()
+    pairs: Sequence[PairTable] = ()
     answers: Sequence[Mapping[str, Any]] = ()
     answers_left_out: int = 0
     proofs: Mapping[str, str] = field(default_factory=dict)
@@ -197,6 +222,7 @@ def _report_release(release: QueryRelease, utility: Utility | None) -> ReleaseRe
         utility=() if utility is None else utility.summary().splitlines(),
         source="synthetic records, made of what was released",
         shares=_column_shares(release),
+        pairs=_dependent_pairs(release),
         answers=answers,
         answers_left_out=answers_left_out,
         proofs=proofs_for("release"),
@@ -209,8 +235,8 @@ def _claim(epsilon: float, delta: float, unit: str) -> Claim:
     return Claim(epsilon=epsilon, delta=delta, unit=unit, neighbours=f"{replaced}; their number is public")
 
 
-def _column_shares(release: QueryRelease) -> list[tuple[str, list[tuple[str, float]]]]:
-    """Return each column of a workload of marginals with the share of each value, added up from released answers."""
+def _column_shares(release: QueryRelease) -> list[tuple[str, list[tuple[str, float]], bool]]:
+    """Return each column of marginals with the share of each value, added up, and whether the values have an order."""
     workload = release.domain_
     if not isinstance(workload, MarginalWorkload):
         return []
@@ -220,8 +246,34 @@ def _column_shares(release: QueryRelease) -> list[tuple[str, list[tuple[str, flo
         answers, _ = release.read(np.arange(queries.offsets[clique], queries.offsets[clique + 1]))
         rest = tuple(axis for axis, member in enumerate(queries.cliques[clique]) if member != column)
         sums = answers.reshape(queries.shapes[clique]).sum(axis=rest)
-        shares.append((name, [(columns.cells[name].name(code), float(share)) for code, share in enumerate(sums)]))
+        named = [(columns.cells[name].name(code), float(share)) for code, share in enumerate(sums)]
+        shares.append((name, named, isinstance(columns.kinds[name], Number)))
     return shares
+
+
+def _dependent_pairs(release: QueryRelease) -> list[PairTable]:
+    """Return the marginals of two columns that lie farthest from independence, by released answers, as tables."""
+    workload = release.domain_
+    if not isinstance(workload, MarginalWorkload):
+        return []
+    queries, names, found = workload.queries, workload.columns.names, []
+    for number, (clique, shape) in enumerate(zip(queries.cliques, queries.shapes, strict=True)):
+        if len(clique) != 2 or min(shape) > _PAIR_COLUMNS or max(shape) > _PAIR_ROWS:
+            continue
+        answers, _ = release.read(np.arange(queries.offsets[number], queries.offsets[number + 1]))
+        shares, members = answers.reshape(shape), list(clique)
+        if shape[1] > _PAIR_COLUMNS:
+            shares, members = shares.T, members[::-1]
+        expected = np.outer(shares.sum(axis=1), shares.sum(axis=0)) / max(float(shares.sum()), 1e-9)
+        distance = float(((shares - expected) ** 2 / np.maximum(expected, 1 / release.records_)).sum())
+        found.append((distance / (min(shape) - 1 or 1), [names[member] for member in members], shares))
+    found.sort(key=lambda pair: -pair[0])
+    cells = workload.columns.cells
+    labels = {name: [cells[name].name(code) for code in range(cells[name].size)] for name in names}
+    return [
+        PairTable(rows, columns, labels[rows], labels[columns], shares.tolist())
+        for _, (rows, columns), shares in found[:_PAIRS]
+    ]
 
 
 def _simulate(release: QueryRelease, *, epsilon: float) -> tuple[Floats, Floats, tuple[Floats, Floats], float]:
@@ -284,8 +336,10 @@ def _plot_answers_or_columns(data: ReleaseReport) -> list[Plot]:
     """Return bars of the release: of its columns, or else of its answers."""
     if data.shares:
         return [
-            plot_shares(f"column-{number}", f"Shares by {words(column)}", values)
-            for number, (column, values) in enumerate(data.shares[:_COLUMN_PLOTS])
+            plot_shares(
+                f"column-{number}", f"Shares by {words(column)}", values, **({"most": _ORDERED_ROWS} if ordered else {})
+            )
+            for number, (column, values, ordered) in enumerate(data.shares[:_COLUMN_PLOTS])
         ]
     return [_plot_answers(data.answers, data.answers_left_out)] if data.answers else []
 
