@@ -43,7 +43,7 @@ _PLAN_WORDS = {
     "published": "published bounds",
     "nearest": "what would do",
 }
-_SHARE_ROWS = 12  # of a plot of shares: the rest are one row
+SHARE_ROWS = 12  # of a plot of shares: the rest are one row
 _CURVES = 24  # plots of curves on a page
 _CATEGORIES = 30  # of a curve
 _BAND_DEVIATIONS = 2.0
@@ -236,7 +236,7 @@ def _plot_labels(counts: Mapping[str, int]) -> Plot:
 
 
 def plot_shares(
-    name: str, title: str, shares: Sequence[tuple[str, float]], *, source: str = "", most: int = _SHARE_ROWS
+    name: str, title: str, shares: Sequence[tuple[str, float]], *, source: str = "", most: int = SHARE_ROWS
 ) -> Plot:
     """Return shares that add up to a whole, as bars in their order; of more than `most`, the smallest become one."""
     rows = list(shares)

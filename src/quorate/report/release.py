@@ -20,7 +20,7 @@ from quorate.release.people import RECORD
 from quorate.release.utility import Utility, release_again
 from quorate.release.workloads.marginals import MarginalWorkload
 from quorate.report._data import Claim, proofs_for, software_versions
-from quorate.report._model import plot_shares
+from quorate.report._model import SHARE_ROWS, plot_shares
 from quorate.report._pages import (
     BLUE,
     GREEN,
@@ -337,7 +337,7 @@ def _plot_answers_or_columns(data: ReleaseReport) -> list[Plot]:
     if data.shares:
         return [
             plot_shares(
-                f"column-{number}", f"Shares by {words(column)}", values, **({"most": _ORDERED_ROWS} if ordered else {})
+                f"column-{number}", f"Shares by {words(column)}", values, most=_ORDERED_ROWS if ordered else SHARE_ROWS
             )
             for number, (column, values, ordered) in enumerate(data.shares[:_COLUMN_PLOTS])
         ]
