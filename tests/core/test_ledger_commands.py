@@ -199,6 +199,17 @@ def test_a_backup_that_is_not_whole_is_not_restored(model, fitted, tmp_path, cap
     assert shown(capsys, "ledger", "verify", model).out.startswith("sound: ")
 
 
+def test_a_backup_of_a_ledger_in_a_database_has_the_folder_alone(model, postgres_url, tmp_path, capsys):
+    backup = tmp_path / "backup"
+    ask(model, 0.0)
+    shown(capsys, "ledger", "move", model, postgres_url)
+    assert json.loads(shown(capsys, "ledger", "backup", model, backup, "--json").out)["entries"] > 0
+    assert (backup / "ledger.json").exists()
+    assert not (backup / "ledger.sqlite").exists()
+    assert "by its own means" in shown(capsys, "ledger", "restore", model, "--backup", backup, code=1).err
+    assert ask(model, 0.0).all()
+
+
 def test_a_ledger_in_use_is_not_replaced(model, tmp_path, capsys):
     backup = tmp_path / "backup"
     shown(capsys, "ledger", "backup", model, backup)

@@ -635,3 +635,14 @@ def test_the_command_line_asks_and_the_owner_sees_the_count(folder, tmp_path, ca
     shown = json.loads(capsys.readouterr().out)
     assert (shown["phase"], shown["seats_taken"], shown["no_quorums"], shown["closed"]) == (1, 4, 0, False)
     assert main(["ledger", "verify", str(folder)]) == 0
+
+
+def test_a_key_takes_a_tenth_of_the_seats_unless_something_else_is_said(folder, capsys):
+    from quorate.cli.app import main
+
+    for name, *options in (["plain"], ["more", "--per-phase", "3"], ["all", "--unlimited"]):
+        assert main(["keys", "add", str(folder), name, *options]) == 0
+    assert "seats of each phase (--per-phase)" in capsys.readouterr().err
+    assert main(["keys", "list", str(folder), "--json"]) == 0
+    limits = {key["name"]: key["per_phase"] for key in json.loads(capsys.readouterr().out)}
+    assert limits == {"plain": max(1, SEATS // 10), "more": 3, "all": None}
