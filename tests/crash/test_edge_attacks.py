@@ -17,6 +17,7 @@ from quorate.service import Settings
 from service_client import features, serving
 
 SECONDS, PROBES, MEMORY = 8.0, 30, 200 * 2**20
+SLOWER = 3.0  # times a caller waits
 SLOWEST = 2.0  # of a health probe: orchestrators wait for 3 seconds
 
 pytestmark = pytest.mark.crash
@@ -65,7 +66,7 @@ def attacked(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-def test_an_attack_without_a_key_stops_nobody(attacked, name, record_property):
+def test_an_attack_without_a_key_stops_nobody(attacked, name):
     server, token, before = attacked
     _, calm = _probe(server.port, token, 2)
     attack = subprocess.Popen(
@@ -91,8 +92,9 @@ def test_an_attack_without_a_key_stops_nobody(attacked, name, record_property):
         "answers": len(asked),
         "connections": opened,
     }
-    record_property("figures", {figure: round(value, 3) for figure, value in figures.items()})
+    print(name, {figure: round(value, 3) for figure, value in figures.items()})  # noqa: T201  with -rP
     assert {status for status, _ in health} == {200}
     assert {status for status, _ in asked} == {200}
     assert figures["slowest probe"] < SLOWEST
+    assert figures["median"] < SLOWER
     assert grown < MEMORY

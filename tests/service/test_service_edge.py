@@ -183,6 +183,22 @@ def test_trailers_without_end_are_refused(monkeypatch, flood):
     assert after == b"200"
 
 
+def test_a_flood_of_tiny_chunks_is_refused_before_all_of_it_is_parsed(monkeypatch):
+    """Each chunk costs a call, and nobody else is answered while a read of many is parsed."""
+    parsed = []
+    on_body = EdgeProtocol.on_body
+    monkeypatch.setattr(EdgeProtocol, "on_body", lambda self, body: parsed.append(body) or on_body(self, body))
+
+    async def work(port):
+        reader, writer = await connect(port, INFER + b"transfer-encoding: chunked\r\n\r\n")
+        writer.write(b"1\r\na\r\n" * 40_000)
+        await asyncio.wait_for(_end(reader), 20)
+        return await answer(port)
+
+    assert at_the_edge(work, monkeypatch, header_limit=2048) == b"200"
+    assert 0 < len(parsed) < 4000
+
+
 def test_a_chunked_body_larger_than_the_limit_of_headers_is_read(monkeypatch):
     async def work(port):
         body = features([1.0, 2.0, 3.0]) + b" " * 10_000

@@ -19,6 +19,7 @@ from quorate.service._errors import PROBLEMS, error_body
 from quorate.service._settings import ENVIRONMENT, Settings
 
 _PIPELINE_LIMIT = 16  # requests of a connection that wait for the answer to an earlier one
+_SLICE_BYTES = 8192
 _GRACE_SECONDS = 1.0  # The application refuses a slow body first; this cuts off the rest.
 
 
@@ -116,9 +117,14 @@ class EdgeProtocol(HttpToolsProtocol):
     # --- Requests ----------------------------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
+        """Read on in slices, so that a flood of tiny chunks is refused before the parser has seen all of it."""
+        for start in range(0, len(data), _SLICE_BYTES):
+            if self._refusal is not None or self.transport.is_closing():
+                return
+            self._receive(data[start : start + _SLICE_BYTES])
+
+    def _receive(self, data: bytes) -> None:
         """Read on, unless the headers or trailers have become too large."""
-        if self._refusal is not None:
-            return
         self._received, self._body_bytes = self._overhead + len(data), 0
         super().data_received(data)
         if self._complete or self._refusal is not None or self.transport.is_closing():
