@@ -153,7 +153,12 @@ def run_program(name: str, module: str, arguments: Sequence[str], *, limit: floa
     start = time.perf_counter()
     try:
         ended = subprocess.run(  # noqa: S603
-            [python, "-W", "ignore", *arguments], capture_output=True, text=True, timeout=limit, check=False
+            [python, "-W", "ignore", *arguments],
+            capture_output=True,
+            text=True,
+            timeout=limit,
+            check=False,
+            env={**os.environ, "PYTHONSAFEPATH": "1"},  # benchmarks/numbers.py must not hide Python's own `numbers`
         )
     except subprocess.TimeoutExpired:
         print(f"{name} took more than {limit:g} s and was stopped", file=sys.stderr)
