@@ -165,8 +165,8 @@ def fit(
     """
     check_positive("epsilon", epsilon)
     records = _open(table, role="private")
-    unused = () if schema is None else [name for name in schema.leave_out if name in records.column_names]
-    columns = _feature_columns(records.column_names, label, groups, [*leave_out, *unused])
+    leave_out = [*leave_out, *_left_out_by(schema, records.column_names)]
+    columns = _feature_columns(records.column_names, label, groups, leave_out)
     persons = None if groups is None else records[groups]
     units, count = unit_numbers(records.num_rows, persons)
     held_out = _test_units(count, test_share)
@@ -191,13 +191,7 @@ def fit(
         if bounds is None:
             check = check_model(model, **tested, epsilon=epsilon, delta=delta)
         else:
-            intervals = ConformalRegressor(
-                model,
-                epsilon=epsilon,
-                miscoverage=_MISCOVERAGE,
-                largest_error=float(bounds[1]) - float(bounds[0]),
-                per_person="all" if persons is None else "first",  # one row of each person is tested on
-            ).fit(**tested)
+            intervals = _fit_intervals(model, bounds, tested, epsilon=epsilon)
     return FittedTable(
         model=model,
         check=check,
@@ -210,6 +204,19 @@ def fit(
     )
 
 
+def _fit_intervals(
+    model: PrivateLinearRegression, bounds: tuple[float, float], tested: dict[str, Any], *, epsilon: float
+) -> ConformalRegressor:
+    """Return intervals for a regression from the rows that it is tested on, one of each person."""
+    return ConformalRegressor(
+        model,
+        epsilon=epsilon,
+        miscoverage=_MISCOVERAGE,
+        largest_error=float(bounds[1]) - float(bounds[0]),
+        per_person="all" if tested["groups"] is None else "first",
+    ).fit(**tested)
+
+
 def _open(table: Any, *, role: Role) -> Any:
     return read_table(table, role=role) if isinstance(table, (str, Path)) else as_table(table)
 
@@ -220,6 +227,10 @@ def _select(table: Any, columns: Sequence[str], *, role: Role) -> Any:
     if missing:
         raise InvalidInput(f"the model needs the columns {', '.join(missing)}, which the {role} table does not have")
     return opened.select(list(columns))
+
+
+def _left_out_by(schema: Schema | None, names: Sequence[str]) -> list[str]:
+    return [] if schema is None else [name for name in schema.leave_out if name in names]
 
 
 def _feature_columns(names: Sequence[str], label: str, groups: str | None, leave_out: Sequence[str]) -> tuple[str, ...]:

@@ -155,10 +155,10 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
         unit = RECORD if groups is None else PERSON
         vectors = None if auto_cuts is None else auto_cuts.open(budget, records)
         # The account is charged before anything is drawn. proof: step 8
-        charge: AbstractContextManager[Any] = (
-            nullcontext() if account is None else account.charge_during(epsilon=epsilon, delta=delta, unit=unit)
-        )
-        with charge, progress(f"releasing {queries.count:,} queries by {engine.name}"):
+        with (
+            _charge_during(account, epsilon, delta, unit),
+            progress(f"releasing {queries.count:,} queries by {engine.name}"),
+        ):
             if auto_cuts is not None and vectors is not None:
                 domain, released = auto_cuts.release(  # proof: step 9
                     private, engine, vectors, self._weigh, slack=budget.slack
@@ -167,9 +167,7 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
                 released = release_counts(  # proof: step 3
                     sealed, lambda counts: engine.run(queries, counts, public=domain.public(), budget=budget)
                 )
-        if unread:
-            note = f"columns that are neither declared nor public, and left out: {shown_names(unread)}"
-            released = replace(released, notes=(*released.notes, note))
+        released = replace(released, notes=(*released.notes, *_notes_of(unread)))
         total = getattr(account, "total", None)
         self.keep_release(domain, released, records // per_person, expected, unit=unit, total=total)
         self.claim_part_ = budget_node(budget)
@@ -432,3 +430,11 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
     def page_facts(self, schema: Any = None) -> list[str]:
         """Return the engine, the number of records, and the expected errors, as lines of the page."""
         return release_facts(self)
+
+
+def _charge_during(account: Account | None, epsilon: float, delta: float, unit: str) -> AbstractContextManager[Any]:
+    return nullcontext() if account is None else account.charge_during(epsilon=epsilon, delta=delta, unit=unit)
+
+
+def _notes_of(unread: tuple[str, ...]) -> list[str]:
+    return [f"columns that are neither declared nor public, and left out: {shown_names(unread)}"] if unread else []

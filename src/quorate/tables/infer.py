@@ -44,9 +44,15 @@ def kinds_from_public(
         counts = {name: count for problem in problems for name, count in problem.counts.items()}
         raise TooManyTexts(counts, limit=MOST_CATEGORIES, sentences=True)
     for name, kind in kinds.items():
-        if type(kind) is Number and (is_named_id(name) or _counts_rows(table.column(name), reading)):
-            warn_of_id(name)
+        if type(kind) is Number:
+            _warn_where_id(name, table.column(name), reading)
     return kinds
+
+
+def _warn_where_id(name: str, column: pa.ChunkedArray, reading: Reading) -> None:
+    """Warn of numbers that look like those of rows or persons."""
+    if is_named_id(name) or _counts_rows(column, reading):
+        warn_of_id(name)
 
 
 def kinds_from_names(
