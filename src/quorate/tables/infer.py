@@ -44,15 +44,9 @@ def kinds_from_public(
         counts = {name: count for problem in problems for name, count in problem.counts.items()}
         raise TooManyTexts(counts, limit=MOST_CATEGORIES, sentences=True)
     for name, kind in kinds.items():
-        if type(kind) is Number:
-            _warn_where_id(name, table.column(name), reading)
+        if type(kind) is Number and _looks_like_id(name, table.column(name), reading):
+            warn_of_id(name)
     return kinds
-
-
-def _warn_where_id(name: str, column: pa.ChunkedArray, reading: Reading) -> None:
-    """Warn of numbers that look like those of rows or persons."""
-    if is_named_id(name) or _counts_rows(column, reading):
-        warn_of_id(name)
 
 
 def kinds_from_names(
@@ -81,8 +75,10 @@ def with_numbers(table: pa.Table) -> pa.Table:
     return table
 
 
-def _counts_rows(column: pa.ChunkedArray, reading: Reading) -> bool:
-    """Return whether the public values of a column are whole numbers of which no two are equal."""
+def _looks_like_id(name: str, column: pa.ChunkedArray, reading: Reading) -> bool:
+    """Return whether a public column is named like an id, or has whole numbers of which no two are equal."""
+    if is_named_id(name):
+        return True
     numbers = read_numbers(raw_column(column), reading)
     is_whole = bool(np.all(np.floor(numbers) == numbers))
     return is_whole and numbers.size >= _MANY and np.unique(numbers).size == numbers.size
