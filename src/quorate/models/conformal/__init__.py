@@ -50,7 +50,7 @@ _FEWEST_CELLS, _MOST_CELLS = 100, 10_000
 
 
 @dataclass(eq=False, repr=False)
-class ConformalModel(SavedModel, KeepsPublished, BaseEstimator, ABC):
+class _ConformalModel(SavedModel, KeepsPublished, BaseEstimator, ABC):
     """A published model and a public grid of scores, of which one cell is released."""
 
     model: Any = None
@@ -173,7 +173,7 @@ _GRID_ENDS = (1 - 1e-4, 1e-5)  # probabilities between which the cells are space
 
 
 @dataclass(eq=False, repr=False)
-class ConformalClassifier(ClassifierMixin, ConformalModel):
+class ConformalClassifier(ClassifierMixin, _ConformalModel):
     """Prediction sets of a published classifier, with coverage of at least 1 - miscoverage.
 
     A set contains every label whose probability under the model is at least `threshold_`, one number chosen privately
@@ -257,7 +257,7 @@ _SMALLEST_WIDTH = 1e-4  # of the largest error; smaller errors share one cell
 
 
 @dataclass(eq=False, repr=False)
-class ConformalRegressor(RegressorMixin, ConformalModel):
+class ConformalRegressor(RegressorMixin, _ConformalModel):
     """Prediction intervals around a published regressor, with coverage of at least 1 - miscoverage.
 
     An interval is the model's value plus and minus `width_`, one number chosen privately on held-out rows. It may be
