@@ -120,12 +120,14 @@ def test_a_cross_tells_what_two_columns_say_only_together(tmp_path):
     X = pandas.DataFrame({"dose": generator.uniform(0, 10, 6000), "sex": generator.choice(["f", "m"], 6000)})
     y = ((X.dose > 5) ^ (X.sex == "m")).astype(int)
     scores = []
-    for crosses in (None, [("dose", "sex")]):
+    for crosses in ((), [("dose", "sex")], None):
         with entropy_tape(1):
             model = PrivateLogisticRegression(classes=[0, 1], columns=AdditiveColumns(crosses=crosses))
             scores.append(model.fit(X[:5000], y[:5000], public=X[5000:]).score(X, y))
     assert scores[0] < 0.6
     assert scores[1] > 0.85
+    assert scores[2] > 0.85  # the fit found the pair itself
+    assert [part.places for part in model.columns_.together_] == [(0, 1)]
     assert np.array_equal(load(save(model, tmp_path / "model")).predict(X), model.predict(X))
 
 
@@ -150,7 +152,7 @@ def test_waves_tell_what_numbers_say_only_together(tmp_path):
     scores = []
     for waves in (0, 40):
         with entropy_tape(1):
-            model = PrivateLogisticRegression(classes=[0, 1], columns=AdditiveColumns(waves=waves))
+            model = PrivateLogisticRegression(classes=[0, 1], columns=AdditiveColumns(waves=waves, crosses=()))
             scores.append(model.fit(X[:8000], y[:8000], public=X[8000:]).score(X, y))
     assert scores[0] < 0.6
     assert scores[1] > 0.8

@@ -17,6 +17,7 @@ from quorate.core.mechanisms import NoisyVectors
 from quorate.core.privacy import Budget
 from quorate.models.linear._engine import Problem, entries_of, fit
 from quorate.models.linear._families import Bernoulli, Softmax
+from quorate.models.linear._pairs import Cells
 from quorate.models.linear._sums import GRID, SQUARED_SENSITIVITY, PrivateSums, grid_length, on_the_grid
 from quorate.tables.features import AdditiveColumns
 
@@ -170,6 +171,40 @@ def _probabilities_replayed(family: type[Softmax], _plays: int, seed: int) -> Ca
     return Caught("replay on neighbours", evidence, found=moved > 2 * GRID + 1e-3)
 
 
+class _CellsOfTheBatch(Cells):
+    """Centres the shares of pieces on the rows that are looked at together."""
+
+    def of(self, features: Any) -> list[NDArray[np.float64]]:
+        """Take off the means of the batch: that is the mistake, for a person with many rows moves those of others."""
+        parts = super().of(features)
+        return [part - part.mean(axis=0) for part in parts]
+
+
+def _cells_replayed(cells: type[Cells], _plays: int, seed: int) -> Caught:
+    """Release the sum of the cells of two data sets that differ in the rows of one person, with the same noise."""
+    generator = np.random.default_rng(seed)
+    public, others = generator.uniform(size=(200, 2)), generator.uniform(size=(2 * _UNITS, 2))
+    columns = AdditiveColumns(declared=[(0, 1)] * 2, cuts=4).fit(None)
+    points = np.asarray(columns.transform(public))
+    sides = columns.sides(points.mean(axis=0), 4)
+    found, released = cells([(sides[0], sides[1])], points), []
+    width = found.of(points)[0].shape[1]
+    for rows, value in ((1, 0.7), (800, 1.0)):
+        table = np.vstack([others, np.full((rows, 2), value)])
+        units = np.append(np.repeat(np.arange(_UNITS), 2), np.full(rows, _UNITS))
+        encoded = np.asarray(columns.transform(table))
+        private = PrivateSums(partial(_rows, encoded), np.zeros((len(table), 1)), units, _UNITS + 1)
+        with entropy_tape(seed):
+            noisy = NoisyVectors(Budget(epsilon=1.0, delta=1e-6, slack=0.0), entries=width)
+            mean, _ = private.release(
+                lambda features, _: found.of(features)[0], entries=width, radius=0.3, noisy=noisy, fraction=0.5
+            )
+        released.append(mean * (_UNITS + 1) * grid_length(width) / 0.3)
+    moved = float(np.linalg.norm(released[0] - released[1]))
+    evidence = f"one person moved the sum by {moved:.1f}, and {2 * GRID} is what the noise is for"
+    return Caught("replay on neighbours", evidence, found=moved > 2 * GRID + 1e-3)
+
+
 class _WithoutNoise:
     """Releases exact totals: only their sensitivity is looked at."""
 
@@ -206,6 +241,7 @@ LINEAR = (
     _bug("entrywise_clipping", _OneColumnAtATime),
     kind_bug("moment_of_every_row", "replay", _MomentOfEveryRow, PrivateSums, _moment_replayed),
     kind_bug("softmax_of_the_batch", "replay", _SoftmaxOfTheBatch, Softmax, _probabilities_replayed),
+    kind_bug("cells_of_the_batch", "replay", _CellsOfTheBatch, Cells, _cells_replayed),
     kind_bug("scores_around_private_mean", "replay", _ScoresAroundPrivateMean, PrivateSums, _moment_replayed),
     kind_bug(
         "means_measured_again_for_nothing", "enumeration", _MeasuredAgainForNothing, NoisyVectors, _measured_again

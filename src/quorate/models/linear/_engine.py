@@ -4,7 +4,7 @@ means of the columns and targets -> do the public rows look like the private one
 then, step by step: a belief about the weights -> a measurement -> a noisy clipped gradient -> a better belief
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,10 +17,12 @@ from quorate.models.linear._comparison import is_better
 from quorate.models.linear._factors import draw_rows, moment_entries, moment_fraction
 from quorate.models.linear._families import MEAN_DISTANCE, USUAL_MISS, Bernoulli, Family, Gaussian, Poisson, Softmax
 from quorate.models.linear._geometry import Belief, Measurement, choose_measurement, evidence, update
+from quorate.models.linear._pairs import PAIR_ENTRIES, CellMeasurement, PairPlan, find_pairs, plan_pairs
 from quorate.models.linear._sample import Around, Shares, shift
 from quorate.models.linear._softmax import ClassRun
 from quorate.models.linear._sums import PrivateSums
 from quorate.models.linear.exact import clip_rows, exact_features, exact_weights
+from quorate.tables.features.interactions import Interaction, Side
 
 _MEANS, _ONLY_MEANS = 0.03, 0.1  # of the budget, for the means: with public rows, and without any
 _TARGETS_BUDGET_FRACTION = 0.02  # for the means of the targets alone, where those of the columns are known
@@ -43,6 +45,7 @@ _COMPARISON = 0.03  # of what the steps take, for the comparison with the consta
 _LARGEST_SHIFT = 0.25  # in standard deviations, up to which public rows stand for private ones
 _MOST_FAR = 0.1  # of private rows, beyond where nearly all public rows are
 _SIGNIFICANT = 4.0  # standard deviations of the noise
+_STEPS_BEFORE_PAIRS = 2
 _MOST_CURVATURE = 20.0  # more than that of the sample, that one gradient can show
 _INTERCEPT = 9.0  # variance
 _ROUNDS_OF_EVIDENCE, _MORE_ROUNDS = 5, 2
@@ -60,6 +63,7 @@ class Problem:
     start: float  # a mean of the targets, until they are measured
     variance: float = 1.0  # of a weight, before anything is known
     shares: tuple[Floats, float] | None = None  # released before: mean shares of the blocks, and their noise
+    sides: Callable[..., list[Side]] | None = None  # of columns of which pairs are tried, given the means of features
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,7 @@ class Fitted:
     steps: int
     directions: list[int]
     constant: bool  # whether the weights were no better than the mean, which is then all that is kept
+    interactions: tuple[Interaction, ...] = ()  # whose products stand after the columns
 
 
 def entries_of(problem: Problem, delta: float = 1.0) -> int:
@@ -89,7 +94,7 @@ def entries_of(problem: Problem, delta: float = 1.0) -> int:
 
 def _entries_without_pairs(problem: Problem) -> int:
     width = 1 + _width_of(problem)
-    return (len(_MADE_STEPS) + 3) * problem.outputs * (width + 3) + CALIBRATION_ENTRIES
+    return (len(_MADE_STEPS) + 3) * problem.outputs * (width + 3) + CALIBRATION_ENTRIES + PAIR_ENTRIES
 
 
 def _width_of(problem: Problem) -> int:
@@ -106,6 +111,7 @@ def fit(problem: Problem, private: PrivateSums, public: Floats | None, noisy: No
     later = (_CALIBRATION * calibrated, _COMPARISON)
     shares = _PUBLIC_STEPS if usable else _MADE_STEPS
     beliefs = run.steps(means.intercepts, shares, later=sum(later))
+    private = run.private  # with the pairs that were found
     weights, deviations, covariances = _weights_of(beliefs, run.centre)
     if calibrated:
         off, factor = _calibrate(run, weights, fraction=later[0] / sum(later))
@@ -115,7 +121,7 @@ def fit(problem: Problem, private: PrivateSums, public: Floats | None, noisy: No
     if constant:
         weights[:, 0], weights[:, 1:], deviations[:, 1:], covariances = means.intercepts, 0.0, 0.0, 0 * covariances
     found = (run.family, moved, usable, len(shares), run.directions, constant)
-    return Fitted(weights, deviations, covariances, run.centre, *found)
+    return Fitted(weights, deviations, covariances, run.centre, *found, run.interactions)
 
 
 def _start_run(
@@ -263,6 +269,9 @@ def _measure_spread(private: PrivateSums, middle: float, noisy: NoisyVectors) ->
     return distance / MEAN_DISTANCE, (noise / distance) ** 2
 
 
+_History = list[tuple[Floats, Measurement | CellMeasurement]]  # what was measured, and how
+
+
 class _Run:
     """The steps of one fit. What it knows is released, public or made of these."""
 
@@ -286,18 +295,32 @@ class _Run:
         self.miss_weight = 0.0 if isinstance(family, Bernoulli) else _MISS_WEIGHT  # whose law needs no measuring
         self.spread_doubt = means.spread_doubt
         self.directions: list[int] = []
+        self.together = problem.together
+        self.interactions: tuple[Interaction, ...] = ()
+        self.is_made = error != _PUBLIC_ERROR
 
     def steps(self, intercepts: Sequence[float], shares: Sequence[float], *, later: float) -> list[Belief]:
         """Return the belief about each output after a step for each share of the budget; `later` is not spent."""
+        plan = self._plan_pairs(len(intercepts))
+        later += plan.fraction if plan else 0.0
         variances = [self._usual() for _ in intercepts]
         beliefs = [Belief.before(intercept, self._usual()) for intercept in intercepts]
         earlier = [belief.weights for belief in beliefs]
-        history: list[list[tuple[Floats, Measurement]]] = [[] for _ in intercepts]
+        history: list[_History] = [[] for _ in intercepts]
         for index, share in enumerate(shares):
+            is_wider = False
+            if plan and index == _STEPS_BEFORE_PAIRS:
+                fraction = plan.fraction / (sum(shares[index:]) + later)
+                later -= plan.fraction
+                wider = self._add_pairs(
+                    beliefs[0], intercepts[0], variances[0], history[0], plan=plan, fraction=fraction
+                )
+                if wider is not None:
+                    is_wider, (beliefs[0], variances[0], history[0]) = True, wider
             fraction = share / (sum(shares[index:]) + later)
             plans = self._plans(beliefs, fraction)
             gradients, noises, miss = self._measure(plans, fraction)
-            if index:
+            if index and not is_wider:
                 ends = zip(earlier, beliefs, gradients, noises, plans, strict=True)
                 beliefs = [self._shorten_step(*end) for end in ends]
             earlier = [belief.weights for belief in beliefs]
@@ -309,8 +332,54 @@ class _Run:
                 self._learn_spread(*miss)
         return beliefs
 
+    def _plan_pairs(self, outputs: int) -> PairPlan | None:
+        """Return how pairs of columns are looked for, by public numbers alone.
+
+        Not for labels of made rows: these seldom have the right products, and labels gain little from them.
+        """
+        if outputs > 1 or self.problem.sides is None or (self.is_made and isinstance(self.family, Bernoulli)):
+            return None
+        return plan_pairs(len(self._sides(1)), self.private, self.noisy)
+
+    def _sides(self, pieces: int) -> list[Side]:
+        """Return the columns of which pairs are tried. How categories go together, made rows do not know."""
+        assert self.problem.sides is not None
+        return self.problem.sides(self.points.mean(axis=0), pieces, numbers_alone=self.is_made)
+
+    def _add_pairs(
+        self, belief: Belief, intercept: float, variances: Floats, seen: "_History", *, plan: PairPlan, fraction: float
+    ) -> tuple[Belief, Floats, "_History"] | None:
+        """Add the products of pairs that interact to the columns, and learn from what was measured of them."""
+        found = find_pairs(
+            self._sides,
+            belief,
+            self.sample,
+            self.points,
+            self.family,
+            plan=plan,
+            private=self.private,
+            noisy=self.noisy,
+            fraction=fraction,
+            is_made=self.is_made,
+        )
+        if found is None:
+            return None
+        products = found.of(self.points)
+        width = products.shape[1]
+        self.points = np.hstack([self.points, products])
+        self.centre = exact_features(self.points.mean(axis=0))
+        self.sample = np.hstack([self.sample, products - self.centre[-width:]])
+        self.private = self.private.with_columns(found.of)
+        self.together, self.interactions = found.families(self.together), found.interactions
+        at = np.append(belief.weights, np.zeros(width))
+        measurement = found.measurement(at, self.sample, self.family, self.private.units)
+        history = [(measured, plan.widen(width)) for measured, plan in seen]
+        history.append((found.measured, measurement))
+        variances = np.append(variances, np.full(width, self.problem.variance))
+        return *self._with_evidence(intercept, variances, history), history
+
     def _learn_step(
-        self, belief: Belief, intercept: float, variances: Floats, seen: Sequence[tuple[Floats, Measurement]]
+        self, belief: Belief, intercept: float, variances: Floats, seen: "_History"
     ) -> tuple[Belief, Floats]:
         """Return the belief after the last measurement, and the variances, chosen by the first one or by all."""
         if len(seen) > 1 and not self.relearn:
@@ -389,22 +458,20 @@ class _Run:
         self.sample = self.sample + (np.sqrt(factor) - 1) * np.outer(moved, shared)
         return Belief(earlier + step / factor, belief.root)
 
-    def _learn(self, belief: Belief, seen: Sequence[tuple[Floats, Measurement]]) -> Belief:
+    def _learn(self, belief: Belief, seen: "_History") -> Belief:
         """Return the belief after these measurements, one after another."""
         for measured, plan in seen:
             belief = update(belief, measured, plan, self.sample, self.family)
         return belief
 
-    def _with_evidence(
-        self, intercept: float, variances: Floats, seen: Sequence[tuple[Floats, Measurement]]
-    ) -> tuple[Belief, Floats]:
+    def _with_evidence(self, intercept: float, variances: Floats, seen: "_History") -> tuple[Belief, Floats]:
         """Return the belief after all measurements, and the variances of the blocks that they make most probable.
 
         Few rounds are enough where `variances` are those after the measurements before.
         """
         for _ in range(_ROUNDS_OF_EVIDENCE if len(seen) == 1 else _MORE_ROUNDS):
             learned = self._learn(Belief.before(intercept, variances), seen)
-            variances = evidence(learned, variances, self.problem.together, self.problem.variance)
+            variances = evidence(learned, variances, self.together, self.problem.variance)
         return self._learn(Belief.before(intercept, variances), seen), variances
 
     def _usual(self) -> Floats:

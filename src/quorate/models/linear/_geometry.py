@@ -7,7 +7,7 @@ whitened. A direction that the sample hardly shows has little curvature, so that
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,21 @@ class Belief:
     def variances(self) -> Floats:
         """The variance of each weight."""
         return np.asarray(np.einsum("ij,ij->i", self.root, self.root))
+
+
+class Seen(Protocol):
+    """A noisy gradient that was measured: at which weights, and with how much noise expected."""
+
+    @property
+    def at(self) -> Floats:
+        """The weights."""
+
+    @property
+    def noise(self) -> Floats:
+        """The covariance of what was measured."""
+
+    def along(self, sample: Floats) -> tuple[Floats, Floats]:
+        """Return the sample along what was measured, and the largest residual of each row that is not clipped."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +94,12 @@ class Measurement:
         along = sample @ self.directions
         length = np.sqrt(np.einsum("ij,ij->i", along, along))
         return along, self.radius / np.maximum(length, 1e-300)
+
+    def widen(self, columns: int) -> "Measurement":
+        """Return the same measurement among more columns, which it left out."""
+        nothing = np.zeros((columns, self.directions.shape[1]))
+        at, directions = np.append(self.at, np.zeros(columns)), np.vstack([self.directions, nothing])
+        return Measurement(at, directions, self.radius, self.noise)
 
     def expected(self, weights: Floats, sample: Floats, family: Family) -> Floats:
         """Return the mean clipped gradient over the sample where `weights` are true."""
@@ -150,7 +171,7 @@ def _taken_off(along: Floats, value: Floats, error: float) -> Floats:
     return np.asarray(off.T @ off / len(off) * (1 / len(off) + error**2 * _WRONG_MEANS))
 
 
-def update(belief: Belief, measured: Floats, measurement: Measurement, sample: Floats, family: Family) -> Belief:
+def update(belief: Belief, measured: Floats, measurement: "Seen", sample: Floats, family: Family) -> Belief:
     """Return the belief after a measurement: the most probable weights, by Gauss-Newton with halved steps."""
     half = cholesky(measurement.noise, lower=True)
     along, t = measurement.along(sample)

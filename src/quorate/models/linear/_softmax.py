@@ -20,6 +20,7 @@ from quorate.models.linear._families import Softmax
 from quorate.models.linear._geometry import Belief, directions_for, evidence
 from quorate.models.linear._sums import PrivateSums
 from quorate.models.linear.exact import exact_features, exact_weights, lengths
+from quorate.tables.features.interactions import Interaction
 
 _LONGEST = 1.3  # a guess of the clipping threshold in units of the root mean square, to choose directions with
 _UNCLIPPED_PARTS = (0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 1.0)  # of the sample, that may stay unclipped
@@ -177,6 +178,7 @@ class ClassRun:
         sample = points[:: max(1, len(points) // _MOST_POINTS)] - self.centre
         self._sample = np.hstack([np.ones((len(sample), 1)), sample])
         self.directions: list[int] = []
+        self.interactions: tuple[Interaction, ...] = ()
 
     def steps(self, intercepts: Sequence[float], shares: Sequence[float], *, later: float) -> list[Belief]:
         """Return the belief about each class after a step for each share of the budget; `later` is not spent."""

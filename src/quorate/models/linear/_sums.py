@@ -7,6 +7,8 @@ Replacing it moves the sum by at most 2 GRID in L2, whatever its values.
 import math
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +56,13 @@ def grid_length(entries: int) -> int:
     return math.floor(GRID - math.sqrt(entries) / 2 - 1)
 
 
+def _encode_more(
+    encode: Callable[[NDArray[np.int64]], Floats], products: Callable[[Floats], Floats], rows: NDArray[np.int64]
+) -> Floats:
+    features = exact_features(encode(rows))
+    return np.hstack([features, products(features)])
+
+
 class PrivateSums:
     """The private rows behind one door: sums of clipped vectors leave it through a NoisyVector, and nothing else does.
 
@@ -74,6 +83,12 @@ class PrivateSums:
         self.units, self._one_each = number, one_each
         self._order = np.argsort(units, kind="stable")
         self._starts = np.flatnonzero(np.diff(units[self._order], prepend=-1))
+
+    def with_columns(self, products: Callable[[Floats], Floats]) -> "PrivateSums":
+        """Return the same rows, with more columns that are computed from each row's columns alone."""
+        wider = copy(self)
+        vars(wider)["_encode"] = partial(_encode_more, self._encode, products)
+        return wider
 
     def release(
         self, vectors: Vectors, *, entries: int, radius: float, noisy: NoisyVectors, fraction: float

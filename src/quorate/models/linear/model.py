@@ -31,6 +31,7 @@ from quorate.tables.containers import OpenTable, column_names, is_frame, open_ma
 from quorate.tables.features import AdditiveColumns, HashedColumns
 from quorate.tables.features.additive import column_of, names_of
 from quorate.tables.features.blocks import Ramps
+from quorate.tables.features.interactions import Interaction
 from quorate.tables.features.words import as_counts, finite_numbers
 from quorate.tables.frames import ColumnKind, FrameFormat
 from quorate.tables.learned import (
@@ -181,6 +182,8 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
         with progress("fitting a linear model"), one_thread():
             fitted = fit(described, private, points, noisy)  # proof: step 4
         self.shift_, self.is_constant_ = fitted.shift, fitted.constant
+        if fitted.interactions:
+            self.columns_.together_ = [*fitted.interactions]
         self.claim_part_ = noisy.claim_part()
         return fitted
 
@@ -223,6 +226,9 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
         facts = [f"{type(self).__name__}: {self.coef_.size} coefficients of {self.n_features_in_} columns."]
         if self.is_constant_:
             facts.append("No model better than the constant was found: every answer is the same.")
+        if pairs := [part for part in getattr(self.columns_, "together_", ()) if isinstance(part, Interaction)]:
+            names = (f"{part.first.name} and {part.second.name}" for part in pairs)
+            facts.append(f"Pairs of columns that interact: {', '.join(names)}.")
         if hasattr(self, "classes_"):
             facts.append(f"Classes: {', '.join(map(str, self.classes_.tolist()))}.")
         return facts
@@ -253,6 +259,8 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
 
     def _described(self, problem: dict[str, Any]) -> Problem:
         shares = self.columns_.known_shares() if isinstance(self.columns_, AdditiveColumns) else None
+        if isinstance(self.columns_, AdditiveColumns):
+            problem |= {"sides": self.columns_.sides}
         return Problem(atoms=self.columns_.atoms(), together=self.columns_.families(), shares=shares, **problem)
 
     def _declared_schema(self) -> Schema | None:

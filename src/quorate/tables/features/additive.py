@@ -19,6 +19,7 @@ from quorate.core.errors import InvalidInput
 from quorate.tables.containers import OpenTable, is_frame, open_table_or_matrix
 from quorate.tables.features.blocks import (
     Block,
+    Categories,
     Column,
     Ramps,
     block_from_document,
@@ -32,7 +33,7 @@ from quorate.tables.features.blocks import (
     spread_ramps,
 )
 from quorate.tables.features.fourier import FourierFeatures, make_fourier_features
-from quorate.tables.features.interactions import Interaction, make_interactions
+from quorate.tables.features.interactions import Interaction, Side, make_interactions, make_side
 from quorate.tables.features.words import Words, number_for, words_from_public
 from quorate.tables.reading import DEFAULT_READING, Reading
 from quorate.tables.schema import Schema
@@ -58,7 +59,8 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
 
     crosses
         Pairs of columns that interact, such as `[("age", "sex")]`. Each pair adds the products of the features of both
-        columns, with numeric columns in two pieces. Choose pairs by public knowledge.
+        columns, with numeric columns in two pieces. Choose pairs by public knowledge. By default a model of one
+        output chooses them by a noisy sum of its residuals, within its own budget; `crosses=()` adds none.
     waves
         The number of random Fourier features of all numeric columns together; "auto" takes as many as the noise allows.
         Use them for tables with unknown interactions of numbers.
@@ -268,6 +270,19 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
         parts = [self.shares[name] for name in self.names_]
         return np.concatenate([part for part, _ in parts]), float(np.sqrt(np.mean([off**2 for _, off in parts])))
 
+    def sides(self, means: Floats, pieces: int, *, numbers_alone: bool = False) -> list[Side]:
+        """Return the columns that may interact, in at most so many pieces; `means` are those of all features.
+
+        There are none where crosses or waves are declared.
+        """
+        if self.together_ or self.crosses is not None:
+            return []
+        starts = np.cumsum([0, *(len(block.names) for block in self.blocks_)])
+        kinds = Ramps if numbers_alone else Ramps | Categories
+        places = [place for place, block in enumerate(self.blocks_) if isinstance(block, kinds)]
+        sides = [make_side(self.blocks_, place, int(starts[place]), means, pieces=pieces) for place in places]
+        return [side for side in sides if side is not None]
+
     def families(self) -> NDArray[np.int64]:
         """Return a number for each column, equal for those that are shrunk together; all straight lines have 0."""
         together: list[int] = []
@@ -292,9 +307,8 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
 
     def _together(self) -> dict[str, Any]:
         """Return the pairs of columns that are crossed, and the number of waves."""
-        crosses = [list(part.places) for part in self.together_ if isinstance(part, Interaction)]
         return {
-            "crosses": crosses,
+            "crosses": [asdict(part) for part in self.together_ if isinstance(part, Interaction)],
             "waves": sum(part.number for part in self.together_ if isinstance(part, FourierFeatures)),
         }
 
@@ -320,9 +334,9 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
         ]
         if len(columns.names_) != len(columns.blocks_):
             raise InvalidInput("the columns of the model are damaged or were changed")
-        pairs = [[columns.names_[index] for index in pair] for pair in document.get("crosses", [])]
+        crosses = [_interaction_from(pair) for pair in document.get("crosses", [])]
         waves = make_fourier_features(columns.blocks_, int(document.get("waves", 0)))
-        columns.together_ = [*make_interactions(columns.blocks_, columns.names_, pairs), *waves]
+        columns.together_ = [*crosses, *waves]
         columns.joined_ = [[index] for index in range(len(columns.blocks_))]
         columns._know(columns.names_)
         return columns
@@ -338,6 +352,12 @@ def column_of(X: OpenTable | Floats, name: Any, place: int = 0) -> Column:
     if isinstance(X, OpenTable):
         return X.columns[name] if name in X.columns else list(X.columns.values())[place]
     return X[:, place if isinstance(name, str) else name]
+
+
+def _interaction_from(document: Mapping[str, Any]) -> Interaction:
+    first, second = (block_from_document(document[side]) for side in ("first", "second"))
+    places, codes = (tuple(document[part]) for part in ("places", "codes"))
+    return Interaction((int(places[0]), int(places[1])), first, second, (tuple(codes[0]), tuple(codes[1])))
 
 
 def _told_apart(names: list[str]) -> list[str]:

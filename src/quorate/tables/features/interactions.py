@@ -1,11 +1,13 @@
 """Interactions of two columns: the products of their coarse features.
 
-A product is a function of the row alone, value by value, and lies in [0, 1] like its factors.
+A product is a function of the row alone, value by value, and lies in [0, 1] like its factors. A coarse feature is a
+linear function of the features of its column, so that interactions can be made of rows that are encoded already.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,14 +16,20 @@ from quorate.core.arrays import Floats
 from quorate.core.errors import InvalidInput
 from quorate.tables.features.blocks import Categories, Ramps
 
+_LEAST_MASS = 0.04  # of the rows: a category with fewer is merged with others
+
 
 @dataclass(frozen=True)
 class Interaction:
-    """The products of two blocks; `places` says which columns they are."""
+    """The products of two blocks; `places` says which columns they are.
+
+    `codes` says which coarse category each category of a column belongs to; it is empty where they are the same.
+    """
 
     places: tuple[int, int]
     first: Ramps | Categories
     second: Ramps | Categories
+    codes: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
 
     @property
     def names(self) -> list[str]:
@@ -30,19 +38,24 @@ class Interaction:
 
     def spread(self, read: Sequence[NDArray[Any]]) -> Floats:
         """Return one row of products for each row, of all columns as they were read."""
-        return _products(*(block.spread(read[index]) for block, index in zip(self._blocks, self.places, strict=True)))
+        values = [
+            np.array(codes)[read[place]] if codes else read[place]
+            for place, codes in zip(self.places, self.codes, strict=True)
+        ]
+        return multiply(*(block.spread(column) for block, column in zip(self._blocks, values, strict=True)))
 
     def atoms(self) -> list[Floats]:
         """Return what every pair of values becomes."""
         one, other = (block.atoms() for block in self._blocks)
-        return [_products(np.repeat(one, len(other), axis=0), np.tile(other, (len(one), 1)))]
+        return [multiply(np.repeat(one, len(other), axis=0), np.tile(other, (len(one), 1)))]
 
     @property
     def _blocks(self) -> tuple[Ramps | Categories, Ramps | Categories]:
         return self.first, self.second
 
 
-def _products(one: Floats, other: Floats) -> Floats:
+def multiply(one: Floats, other: Floats) -> Floats:
+    """Return the products of all entries of each row with those of the other one's."""
     return (one[:, :, None] * other[:, None, :]).reshape(len(one), -1)
 
 
@@ -55,7 +68,7 @@ def make_interactions(blocks: Sequence[Any], names: Sequence[Any], pairs: Any) -
         indices = (list(names).index(pair[0]), list(names).index(pair[1]))
         if not all(isinstance(blocks[index], Ramps | Categories) for index in indices):
             raise InvalidInput("a column of texts cannot be crossed")
-        interactions.append(Interaction(indices, *(_coarse(blocks[index]) for index in indices)))
+        interactions.append(Interaction(indices, _coarse(blocks[indices[0]]), _coarse(blocks[indices[1]])))
     return interactions
 
 
@@ -64,3 +77,59 @@ def _coarse(block: Ramps | Categories) -> Ramps | Categories:
         return block
     points = block.points
     return Ramps(block.name, (points[0], points[len(points) // 2], points[-1]))
+
+
+class Side(NamedTuple):
+    """A column as one factor of interactions: a coarse block, and its features as products of those of all columns."""
+
+    place: int
+    block: Ramps | Categories
+    codes: tuple[int, ...]
+    lift: Floats
+    columns: slice  # of the column's own features
+
+
+def make_side(
+    blocks: Sequence[Ramps | Categories], place: int, start: int, means: Floats, *, pieces: int
+) -> Side | None:
+    """Return a column in at most so many pieces of about equal mass, or None if it has a single value.
+
+    `means` are those of the features of all columns, of which the column's own begin at `start`.
+    """
+    block = blocks[place]
+    own = means[start : start + len(block.names)]
+    coarse: tuple[Ramps | Categories, tuple[int, ...], Floats]
+    coarse = (
+        _coarse_categories(block, own, pieces) if isinstance(block, Categories) else _coarse_ramps(block, own, pieces)
+    )
+    lift = coarse[2]
+    if lift.shape[1] < 1:
+        return None
+    whole = np.zeros((len(means), lift.shape[1]))
+    whole[start : start + len(own)] = lift
+    return Side(place, coarse[0], coarse[1], whole, slice(start, start + len(own)))
+
+
+def _coarse_categories(block: Categories, means: Floats, pieces: int) -> tuple[Categories, tuple[int, ...], Floats]:
+    """Keep the most frequent categories; merge all others."""
+    order = np.argsort(-means[:-1], kind="stable")[:pieces]
+    kept = sorted(int(index) for index in order if means[index] > _LEAST_MASS)
+    codes = np.full(len(means), len(kept))
+    codes[kept] = np.arange(len(kept))
+    coarse = Categories(block.name, tuple(block.values[index] for index in kept))
+    return coarse, tuple(codes.tolist()), np.eye(len(kept) + 1)[codes][:, : None if kept else 0]
+
+
+def _coarse_ramps(block: Ramps, means: Floats, pieces: int) -> tuple[Ramps, tuple[int, ...], Floats]:
+    """Keep the cuts below which about equal parts of the values are."""
+    rising, cuts = means[int(block.line is not None) :][: len(block.cuts) - 1], np.array(block.cuts)
+    below = np.concatenate([[0.0], 1 - (rising[1:] + rising[:-1]) / 2, [1.0]])
+    levels = np.linspace(_LEAST_MASS, 1 - _LEAST_MASS, pieces + 1)
+    chosen = np.unique(np.abs(below[:, None] - levels).argmin(axis=0))
+    if len(chosen) < 2:
+        chosen = np.array([0, len(cuts) - 1])
+    lift = np.zeros((len(means), len(chosen) - 1))
+    for piece, (low, high) in enumerate(pairwise(chosen)):
+        widths = np.diff(cuts[low : high + 1]) / (cuts[high] - cuts[low])
+        lift[int(block.line is not None) + np.arange(low, high), piece] = widths
+    return Ramps(block.name, tuple(cuts[chosen].tolist())), (), lift
