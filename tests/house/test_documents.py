@@ -34,7 +34,7 @@ NEEDS = {
     "docs/howto/federation.md": "cryptography",
 }  # pages whose code needs an extra
 LONG = {"docs/howto/everlasting.md"}  # plays phases of 100,000 queries
-WITHOUT_OUTPUT = {"howto"}  # folders of pages whose outputs are not written yet
+WITHOUT_OUTPUT = {"release.md", "linear.md", "verify.md", "operations.md"}  # outputs are not written yet
 NAMES = [page.relative_to(ROOT).as_posix() for page in pages()]
 
 
@@ -54,7 +54,7 @@ def test_every_block_of_a_page_runs(name, tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     different = []
     run_page(ROOT / name, lambda block, text: resembles(block.output, text) or different.append((block.body, text)))
-    assert not different or Path(name).parent.name in WITHOUT_OUTPUT, (
+    assert not different or Path(name).name in WITHOUT_OUTPUT, (
         "write what these blocks print: cd tests && python -m documents PAGE"
     )
 
