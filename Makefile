@@ -9,7 +9,7 @@ TOOLS := build/tools
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else os.cpu_count() + 1)')
 TESTS := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: help demo docs linkcheck test suite attacks processors lint bytecode types audit crash bench wheels release clean
+.PHONY: help demo docs linkcheck test suite attacks processors lint bytecode types audit mutate crash bench wheels release clean
 
 help:  ## say what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/'
@@ -79,6 +79,9 @@ audit: $(READY)  ## every claim attacked a million times, planted bugs caught, t
 	$(BIN)/quorate audit --report quorate-audit.html
 	cd tests && ../$(BIN)/python -m planted
 	HYPOTHESIS_PROFILE=search $(TESTS) -m 'long or hypothesis'
+
+mutate: $(READY)  ## lines that proofs cite are changed one at a time, and what nothing notices is listed; many hours
+	$(BIN)/python tests/mutate.py
 
 crash: $(READY)  ## servers killed a thousand times, system calls, many clients on several workers; both stores
 	$(BIN)/python -m pytest -rP -m crash tests/crash
