@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import os
 import sys
 import types
 from pathlib import Path
@@ -99,7 +100,8 @@ def write_census():
 
 def in_a_process(*words):
     """Run a command that opens a ledger, in a process that then ends."""
-    status, _, errors = run_forked("import sys; from quorate.cli import main; sys.exit(main(sys.argv[1:]))", *words)
+    code = "import os, sys; os.chdir(sys.argv[1]); from quorate.cli import main; sys.exit(main(sys.argv[2:]))"
+    status, _, errors = run_forked(code, os.getcwd(), *words)  # Its parent may have begun in another folder.
     assert status == 0, errors
 
 
