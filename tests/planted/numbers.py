@@ -14,7 +14,7 @@ from planted.bug import Caught, PlantedBug, kind_bug, replaced, replacement_bug
 from quorate.core.mechanisms import NoisyVectors, SparseSums
 from quorate.core.mechanisms.distributions import gaussian_pmf
 from quorate.core.privacy import Budget
-from quorate.core.privacy.claim_tree import unverified_node
+from quorate.core.privacy.claims import unverified_node
 from quorate.release import GroupRelease
 from quorate.release.numbers import _published, _quantiles, _release, _rows
 from quorate.release.numbers._bounds import FoundBounds

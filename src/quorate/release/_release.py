@@ -22,8 +22,7 @@ from quorate.core.ballots import release_counts
 from quorate.core.checks import check_count, check_delta, check_positive, check_rate, warn_of_private
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.privacy import Budget
-from quorate.core.privacy.claim_tree import Node, budget_node, group_node, unverified_node
-from quorate.core.privacy.claims import Total
+from quorate.core.privacy.claims import Node, Total, budget_node, group_node, unverified_node
 from quorate.core.progress import progress
 from quorate.models.account import Account
 from quorate.models.predictors.sklearn_compat import ShowsClaim

@@ -23,7 +23,7 @@ from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.hypotheses.concept import Hypothesis, Tally
 from quorate.core.mechanisms.orders import largest_epsilon, smallest_epsilon
 from quorate.core.privacy import RENYI_QUANTA, Budget, Cost, exponential_renyi
-from quorate.core.privacy.claim_tree import exponential_release
+from quorate.core.privacy.claims import exponential_release
 from quorate.core.privacy.cost import float_down, float_up
 
 

@@ -15,7 +15,7 @@ from quorate.core.checks import check_count, check_delta, check_finite_order, ch
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.mechanisms.orders import price_of_each, refined_epsilon, smallest_epsilon
 from quorate.core.privacy import Budget, Cost, best_order, gaussian_renyi
-from quorate.core.privacy.claim_tree import gaussian_release
+from quorate.core.privacy.claims import gaussian_release
 
 
 @dataclass(frozen=True, kw_only=True)

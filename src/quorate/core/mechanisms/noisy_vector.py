@@ -23,7 +23,7 @@ from quorate.core.errors import BudgetSpent, Infeasible, InvalidInput
 from quorate.core.mechanisms.orders import refined_epsilon, smallest_epsilon
 from quorate.core.privacy import RENYI_QUANTA, Budget, Cost, best_order, to_capacity
 from quorate.core.privacy.budget import SLACK_QUANTA
-from quorate.core.privacy.claim_tree import Node, budget_node, gaussian_release, thresholded_release
+from quorate.core.privacy.claims import Node, budget_node, gaussian_release, thresholded_release
 from quorate.core.privacy.cost import float_down
 
 _LARGEST_ENTRY = 2**61  # noise and entry together stay within 64 bits

@@ -220,7 +220,7 @@ class Budget:
     def spend(self, cost: Cost, *, times: int = 1, releases: Sequence[Mapping[str, Any]] | None = None) -> None:
         """Charge `cost` this many `times`, or raise `BudgetSpent` and charge nothing.
 
-        `releases` describes what is paid, for the claim (`claim_tree`); it may be empty if descriptions follow.
+        `releases` describes what is paid, for the claim (`claims`); it may be empty if descriptions follow.
         """
         self.reserve(cost, times=times)
         if releases is not None:

@@ -26,8 +26,7 @@ from quorate.core.ballots import Ballots, release_counts
 from quorate.core.checks import check_choice, check_positive, check_rate
 from quorate.core.errors import InvalidInput
 from quorate.core.mechanisms import PrivateQuantile
-from quorate.core.privacy.claim_tree import Node, releases_node
-from quorate.core.privacy.claims import Claim, replaced
+from quorate.core.privacy.claims import Claim, Node, releases_node, replaced
 from quorate.models.evaluation.rows import (
     check_published,
     classes_of,

@@ -23,8 +23,7 @@ from quorate.core.arrays import Integers
 from quorate.core.checks import check_choice, check_count, check_delta, check_positive, check_rate
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.mechanisms import NO_QUORUM, NoisyCutoff, Quorum
-from quorate.core.privacy.claim_tree import Node, account_node, unverified_node
-from quorate.core.privacy.claims import LABELS_READ, Claim, replaced
+from quorate.core.privacy.claims import LABELS_READ, Claim, Node, account_node, replaced, unverified_node
 from quorate.core.requests import REFUSED
 from quorate.models.concepts import Concept
 from quorate.models.everlasting._arrivals import Arrivals

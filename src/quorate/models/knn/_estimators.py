@@ -22,8 +22,7 @@ from quorate.core.checks import check_bounds, check_choice, check_count, check_d
 from quorate.core.errors import InvalidInput
 from quorate.core.mechanisms.noisy_vector import largest_whole_epsilon
 from quorate.core.privacy import Budget
-from quorate.core.privacy.claim_tree import Node, neighbours_node
-from quorate.core.privacy.claims import added_or_removed
+from quorate.core.privacy.claims import Node, added_or_removed, neighbours_node
 from quorate.models.knn._ballots import Ballot, Labels, Levels, Shares, Terms
 from quorate.models.knn._choice import MOST, TOP, anchors_of, plan_for, rank_of
 from quorate.models.knn._kernel import Kernel, Metric, Shape, Space

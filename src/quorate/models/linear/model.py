@@ -16,8 +16,7 @@ from quorate.core.errors import InvalidInput
 from quorate.core.estimator_calls import one_thread
 from quorate.core.mechanisms import NoisyVectors
 from quorate.core.privacy import Budget
-from quorate.core.privacy.claim_tree import Node
-from quorate.core.privacy.claims import Claim, replaced
+from quorate.core.privacy.claims import Claim, Node, replaced
 from quorate.core.progress import progress
 from quorate.models.linear._engine import Fitted, Problem, entries_of, fit
 from quorate.models.linear._sums import PrivateSums

@@ -26,7 +26,7 @@ from quorate.core.ledger import LedgerView
 from quorate.core.mechanisms import StabilityTest
 from quorate.core.mechanisms.relabel import Relabel
 from quorate.core.privacy import Budget, amplify, amplify_inverse, relabelling_epsilon
-from quorate.core.privacy.claim_tree import Node, account_node, sample_node
+from quorate.core.privacy.claims import Node, account_node, sample_node
 from quorate.core.privacy.cost import float_down, float_up
 from quorate.core.session import Session
 from quorate.models.concepts import Concept

@@ -21,7 +21,7 @@ from quorate.core.checks import check_choice, check_count, check_positive, set_v
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.mechanisms import SoftMajority
 from quorate.core.privacy import Budget, Cost
-from quorate.core.privacy.claim_tree import Node, account_node, unverified_node
+from quorate.core.privacy.claims import Node, account_node, unverified_node
 from quorate.core.privacy.cost import float_up
 from quorate.core.session import Session
 from quorate.models.concepts import Concept, Hypothesis

@@ -26,7 +26,7 @@ from quorate.core.hypotheses.sealed import seal_concept
 from quorate.core.ledger import LOST, LedgerView
 from quorate.core.mechanisms.exponential import ExponentialChoice
 from quorate.core.privacy import Cost
-from quorate.core.privacy.claim_tree import Node, stable_node
+from quorate.core.privacy.claims import Node, stable_node
 from quorate.core.privacy.cost import float_up, text_up
 from quorate.core.session import Session
 from quorate.models.concepts import Concept, Hypothesis

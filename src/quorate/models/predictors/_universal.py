@@ -32,7 +32,7 @@ from quorate.core.ledger import LOST, Ledger, LedgerView
 from quorate.core.mechanisms import NO_QUORUM, Answers
 from quorate.core.mechanisms.exponential import ExponentialChoice
 from quorate.core.privacy import Budget, Cost
-from quorate.core.privacy.claim_tree import Node, account_node, releases_node, restate_claim, sample_node, sum_node
+from quorate.core.privacy.claims import Node, account_node, releases_node, restate_claim, sample_node, sum_node
 from quorate.core.privacy.cost import float_down
 from quorate.core.rows import query_digests
 from quorate.core.session import Session

@@ -22,7 +22,7 @@ from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.ledger import LedgerView
 from quorate.core.mechanisms import NoisyShares, NoisyVector
 from quorate.core.privacy.budget import to_quanta
-from quorate.core.privacy.claim_tree import Node, account_node, releases_node, restate_claim, sum_node
+from quorate.core.privacy.claims import Node, account_node, releases_node, restate_claim, sum_node
 from quorate.core.privacy.cost import float_down
 from quorate.core.session import Session
 from quorate.models.predictors.base import ScoredClassifier, Scoring, TeacherSettings, Threshold, check_threshold

@@ -27,8 +27,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from quorate.core.checks import check_process
 from quorate.core.errors import InvalidInput
-from quorate.core.privacy.claim_tree import Node, unverified_node
-from quorate.core.privacy.claims import Total
+from quorate.core.privacy.claims import Node, Total, unverified_node
 from quorate.models.saving.codecs import array_from, arrays_from, arrays_of, from_plain, from_skops, to_plain, to_skops
 from quorate.tables.frames import FrameFormat
 
@@ -237,7 +236,7 @@ class SavedModel:
         raise NotImplementedError
 
     def claim_part(self) -> Node:
-        """Return the releases behind the claim as a tree of integers, for `claim.json` (`core.privacy.claim_tree`)."""
+        """Return the releases behind the claim as a tree of integers, for `claim.json` (`core.privacy.claims`)."""
         return unverified_node(f"the releases of a {type(self).__name__} are not described")
 
     def other_claims(self) -> Mapping[str, Node]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
 
 from quorate.core.errors import InvalidInput
-from quorate.core.privacy.claim_tree import claim_document
+from quorate.core.privacy.claims import claim_document
 from quorate.models.saving.codecs import check_loads, check_types
 from quorate.models.saving.contract import Home, SavedModel, State, find_class
 from quorate.models.saving.folder import (

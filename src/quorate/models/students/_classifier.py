@@ -30,7 +30,7 @@ from quorate.core.checks import check_choice, check_count
 from quorate.core.errors import BudgetSpent, InvalidInput, NoQuorum
 from quorate.core.isolation import silence
 from quorate.core.privacy.budget import to_quanta
-from quorate.core.privacy.claim_tree import Node
+from quorate.core.privacy.claims import Node
 from quorate.core.rows import query_digests, take_rows
 from quorate.models.predictors import PrivateClassifier
 from quorate.models.predictors.base import QuorateClassifier, TeacherSettings

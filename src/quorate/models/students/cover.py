@@ -15,8 +15,7 @@ from quorate.core.errors import InvalidInput
 from quorate.core.hypotheses.sealed import seal_candidates, unseal_hypothesis
 from quorate.core.mechanisms import NoisySum
 from quorate.core.mechanisms.exponential import ExponentialChoice
-from quorate.core.privacy.claim_tree import Node, releases_node
-from quorate.core.privacy.claims import replaced
+from quorate.core.privacy.claims import Node, releases_node, replaced
 from quorate.models.concepts import Dichotomies, Hypothesis
 from quorate.models.concepts.stumps import named_condition, rule_text
 from quorate.models.predictors.concept_classifier import ConceptModel, UnitRows, fill_unit_rows

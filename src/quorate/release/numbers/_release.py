@@ -23,8 +23,7 @@ from quorate.core.checks import check_count, check_delta, check_positive, check_
 from quorate.core.errors import InvalidInput
 from quorate.core.mechanisms import NoisyVectors
 from quorate.core.privacy import Budget
-from quorate.core.privacy.claim_tree import Node
-from quorate.core.privacy.claims import Claim, Total
+from quorate.core.privacy.claims import Claim, Node, Total
 from quorate.core.progress import progress
 from quorate.models.account import Account
 from quorate.models.predictors.sklearn_compat import ShowsClaim
