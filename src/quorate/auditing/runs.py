@@ -146,12 +146,14 @@ def _visits(people: int = 1) -> dict[str, Any]:
         "region": random.choice(["east", "north", "south"], _ROWS).astype("<U8"),
         "cost": random.uniform(0.0, 100.0, _ROWS).round(2),
         "age": random.integers(18, 90, _ROWS),
+        "stay": random.integers(0, 30, _ROWS),
         "person": np.arange(_ROWS) // people,
     }
 
 
 _COLUMNS = {"cost": Number(low=0, high=100, cuts=[25.0, 50.0, 75.0]), "age": Number(low=0, high=100)}
-_DECLARED = {"region": Category(["east", "north", "south"]), **_COLUMNS}
+_REGION = Category(["east", "north", "south"])
+_DECLARED = {"region": _REGION, **_COLUMNS}
 
 
 def _by_group(*, people: int = 1, columns: Mapping[str, Any] = _COLUMNS, **settings: Any) -> Subject:
@@ -161,13 +163,14 @@ def _by_group(*, people: int = 1, columns: Mapping[str, Any] = _COLUMNS, **setti
     def play(table: Any) -> Played:
         release = GroupRelease("region", columns=Columns(columns), **_TERMS, **settings)
         release.fit(
-            {name: table[name] for name in ("region", "cost", "age")}, groups=table["person"] if is_person else None
+            {name: table[name] for name in ("region", "cost", "age", "stay")},
+            groups=table["person"] if is_person else None,
         )
         return Played((release.answer().to_pylist(), release.notes_), None if "region" not in columns else _CLAIM)
 
-    start = _swap(visits, rows, region="north", cost=100.0, age=90)
+    start = _swap(visits, rows, region="north", cost=100.0, age=90, stay=0)
     ends = (("south", 0.0, 18), ("south", 100.0, 90), ("north", 0.0, 90), ("a village", 100.0, 90))
-    others = [_swap(visits, rows, region=region, cost=cost, age=age) for region, cost, age in ends]
+    others = [_swap(visits, rows, region=region, cost=cost, age=age, stay=29) for region, cost, age in ends]
     return Subject(play, start, others)
 
 
@@ -453,6 +456,7 @@ RUNS: dict[str, Callable[[], Subject]] = {
     "groups": partial(_by_group, columns=_DECLARED, totals="cost", means="age", medians="cost"),
     "groups_of_people": partial(_by_group, people=4, records_per_person=4, totals="cost"),
     "groups_found": partial(_by_group, totals="cost"),
+    "groups_with_bounds": partial(_by_group, columns={"region": _REGION}, totals=("cost", "age", "stay")),
     "growing": partial(_grow, 1),
     "growing_people": partial(_grow, 3),
     "online": partial(Subject, _ask_online, _NUMBERS, [np.append(_NUMBERS[1:], 1.0)]),

@@ -130,7 +130,7 @@ CLAIMS: dict[str, tuple[str, ...]] = {
     "QueryRelease": ("query_release", *(name for name in RUNS if name.startswith(("engine_", "queries_", "release_")))),
     "OnlineRelease": ("online",),
     "GrowingRelease": ("growing", "growing_people"),
-    "GroupRelease": ("groups", "groups_of_people", "groups_found"),
+    "GroupRelease": ("groups", "groups_of_people", "groups_found", "groups_with_bounds"),
     "Account": ("account",),
     "Quorum": ("quorum", "classifier_quorum"),
     "SharpMajority": ("sharp_majority",),
