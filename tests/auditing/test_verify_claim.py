@@ -651,7 +651,34 @@ def widen_account(manifest, claim):
     claim["part"]["capacity"][0] += 1
 
 
+def forget_replacement(manifest, claim):
+    """State for a unit that is replaced what holds for one that is added or removed."""
+    for whole in (claim["also"][0], claim["also"][0]["part"]):
+        whole.update(epsilon=claim["epsilon"], replaced=False)
+
+
+def swap_units(manifest, claim):
+    """Let a unit that is replaced have the smaller epsilon, and its ledger."""
+    other = claim["also"][0]
+    for name in ("epsilon", "delta", "part"):
+        claim[name], other[name] = other[name], claim[name]
+
+
+def forget_group(manifest, claim):
+    """State for a person what holds for one of its records."""
+    claim.update({name: claim["part"]["part"][name] for name in ("epsilon", "delta")}, part=claim["part"]["part"])
+
+
+def repeat_mechanism(manifest, claim):
+    """Give the model a second dissent that the claim does not pay for."""
+    manifest["second"] = manifest["dissent"]
+
+
 FORGED = {
+    "a unit that is replaced and pays for one of two": ("neighbours", forget_replacement),
+    "a unit that is replaced with the ledger of another": ("neighbours", swap_units),
+    "one record for a person": ("release about people", forget_group),
+    "two mechanisms, of which one is paid for": ("student first", repeat_mechanism),
     "a capacity that is not the ledger's": ("neighbours", widen_account),
     "no part": ("sets", replace_part(NOTHING)),
     "no part, but a ledger": ("quorum", replace_part(NOTHING)),

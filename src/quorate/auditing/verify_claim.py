@@ -361,16 +361,13 @@ def stated(part: Fields) -> Pair:
 
 def check_part(part: Fields, seen: list[Fields]) -> Pair:
     """Return the epsilon and delta of a part of a claim once it is seen to keep them, or raise what is wrong."""
-    rules: Fields = {"releases": releases, "account": account, "group": group, "sample": sample}
-    rules["sum"] = lambda part, seen: tuple(
-        map(sum, zip(*[check_part(one, seen) for one in part["parts"]], strict=True))
-    )
+    rules: Fields = {rule.__name__: rule for rule in (releases, account, group, sample, neighbours)}
+    rules["sum"] = lambda part, seen: map(sum, zip(*[check_part(one, seen) for one in part["parts"]], strict=True))
     rules["stable"] = lambda part, seen: (0, stable_law(part["numbers"])[0].top())
-    rules["neighbours"] = neighbours
     if part["rule"] not in rules:
         raise NotVerified(str(part.get("reason", f"the rule {part['rule']!r} is not known here")))
     seen.append(part)
-    found, claimed = rules[part["rule"]](part, seen), stated(part)
+    found, claimed = tuple(rules[part["rule"]](part, seen)), stated(part)
     if found[0] > claimed[0] or found[1] > claimed[1]:
         raise Wrong(f"a part costs up to {tuple(map(float, found))}, and it claims {tuple(map(float, claimed))}")
     return claimed
@@ -395,8 +392,8 @@ def sample(part: Fields, seen: list[Fields]) -> Pair:
 
 
 def neighbours(part: Fields, seen: list[Fields]) -> Pair:
-    """Return what votes cost whose squares add up to at most a unit's capacity; replacing a unit changes two's."""
-    numbers, (epsilon, _), times = part["numbers"], stated(part), 1 + bool(part["replaced"])
+    """Return what votes cost whose squares a ledger keeps within a unit's capacity; replacing a unit changes two's."""
+    numbers, (epsilon, _), times = part["numbers"], stated(part), 1 if part["ledger"] else 2
     square = integer(numbers["capacity"]) + integer(numbers["reports"]) * integer(numbers["reported"], least=1) ** 2
     square *= integer(numbers["replacement"], least=1) if times == 2 else 1
     entries = times * integer(numbers["entries"], least=1)
@@ -509,6 +506,8 @@ def check_claim(claim: Fields) -> list[Fields]:
         for whole in (claim, *claim.get("also", [])):
             if any(part > limit for part, limit in zip(check_part(whole["part"], seen), stated(whole), strict=True)):
                 raise Wrong("the claim is smaller than what its parts add up to")
+            if whole is not claim and any(node.get("ledger") for node in inner_documents(whole)):
+                raise Wrong("a ledger limits what the unit of the model pays, and no other")
     except DAMAGE as error:
         raise Wrong(f"claim.json is incomplete or has a part of another type ({type(error).__name__})") from None
     return seen
@@ -578,8 +577,10 @@ def check_numbers(manifest: Fields, nodes: list[Fields]) -> None:
     named = [(str(part.get("name", part.get("kind"))), part) for part in models]
     documents = [{"name": name, **numbers_of(part)} for name, part in named if re.fullmatch(MECHANISMS, name)]
     described = [{name: one for name, one in part.items() if name not in ("charges", "ratio")} for part in claimed]
-    if any(one not in documents for one in described) or any(one not in described for one in documents):
-        raise Wrong("the claim and the model differ in their mechanisms")
+    one, other = (sorted(json.dumps(part, sort_keys=True) for part in parts) for parts in (described, documents))
+    rows = math.prod(node["rows"] for node in nodes if node["rule"] == "group")
+    if one != other or rows != manifest.get("records_per_person", 1):
+        raise Wrong("the claim and the model differ in their mechanisms, or in how many records of a person count")
     for node in nodes:
         source = {"sample": "sample", "stable": "choice", "neighbours": "terms"}.get(node["rule"])
         if source and node["numbers"] != numbers_of(manifest[source]):
@@ -674,9 +675,8 @@ def verify(folder: Path) -> list[str]:
         nodes = check_claim(claim)
         check_manifest(manifest, claim, contents, {path.name for path in folder.iterdir()})
         check_numbers(manifest, nodes)
-        for node in nodes:
-            if node.get("ledger"):
-                check_ledger(folder, text, node)
+        for node in (node for node in nodes if node.get("ledger")):
+            check_ledger(folder, text, node)
         wholes = [(*map(float, stated(whole)), whole["unit"]) for whole in (claim, *claim.get("also", []))]
         return [f"epsilon = {epsilon:g}, delta = {delta:g}, for each {unit}" for epsilon, delta, unit in wholes]
     except DAMAGE as error:

@@ -201,7 +201,7 @@ def neighbours_node(epsilon: float, delta: float, terms: Any, *, capacity: Seque
     """Return the node of votes by these terms: with the capacity of a ledger, or about units that are replaced."""
     account = {"ledger": capacity is not None, **({} if capacity is None else {"capacity": list(capacity)})}
     stated = write_integers({"epsilon": epsilon, "delta": delta})
-    return {"rule": "neighbours", **stated, "numbers": numbers_of(terms), "replaced": capacity is None, **account}
+    return {"rule": "neighbours", **stated, "numbers": numbers_of(terms), **account}
 
 
 def stable_node(gamma: float, choice: Any) -> Node:
