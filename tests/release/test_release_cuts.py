@@ -337,6 +337,25 @@ def test_hidden_columns_that_are_needed_are_kept():
     assert "patient" in predicted.fit(table).domain_.columns.names
 
 
+@pytest.mark.parametrize(
+    ("names", "order", "settings"),
+    [
+        (("age", "patient", "note"), 2, {"error_weights": {"note": 3.0}}),
+        (("age", "patient", "note"), 2, {"error_weights": {("patient", "note"): 3.0}}),
+        (("patient", "note"), 1, {"target": "patient"}),
+        (("patient", "note"), 1, {"target": "note"}),
+        (("age", "note"), 1, {"target": "age"}),
+        (("note", "age"), 2, {"target": "age", "error_weights": {("age", "note"): 2.0}}),
+    ],
+)
+def test_nothing_that_weights_name_is_refused_once_the_noise_has_hidden_it(names, order, settings):
+    table = {name: table_of_nothing_known(5_000)[name] for name in names}
+    release = QueryRelease(Workload.marginals(order), epsilon=1.0, delta=1e-6, error="weighted", **settings).fit(table)
+    kept = release.domain_.columns.names
+    assert kept == tuple(name for name in names if name in kept)  # in the order of the table
+    assert "kept without content" in release.notes_[-1]
+
+
 def test_what_cannot_be_learned_is_refused_before_an_account_is_charged(tmp_path):
     account = Account(tmp_path / "account", epsilon=1.0, delta=1e-6)
     release = QueryRelease(Workload.marginals(2), epsilon=0.01, delta=1e-7, account=account)

@@ -337,7 +337,7 @@ def _release_once(subject: Subject, table: Path, options: ReleaseOptions, settin
     public = subject.read_public(options.public)
     private, people = subject.read_private(table)
     warn_of_delta(release.delta, private, people)
-    auto_cuts = AutoCuts.of(subject.about, release.columns, public, table=private, target=release.target)
+    auto_cuts = AutoCuts.of(subject.about, release.columns, public, table=private)
     domain = make_domain(subject.about, public, release.columns if auto_cuts is None else auto_cuts.widest)
     refuse_undeclared(domain, private)
     if queries:  # what cannot be asked is refused before anything is paid

@@ -49,7 +49,7 @@ from quorate.release.queries.marginals import clear_weights
 from quorate.release.synthetic import MOST_ROWS, draw_records, fit_release, round_weights
 from quorate.release.workloads import Columns
 from quorate.release.workloads.groups import LineWorkload
-from quorate.release.workloads.marginals import Errors, target_column, weigh_queries
+from quorate.release.workloads.marginals import Errors, named_columns, target_column, weigh_queries
 from quorate.tables.containers import shown_names
 from quorate.tables.results import Table, make_table
 
@@ -140,7 +140,8 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
         warn_of_private(public, private)
         account = None if self.account is None else Account.of(self.account)
         epsilon, delta = self._check_loss(account)
-        auto_cuts = AutoCuts.of(self.subject, self.columns, public, table=private, target=self.target)
+        weighed = named_columns(self.error_weights, self.target)
+        auto_cuts = AutoCuts.of(self.subject, self.columns, public, table=private, weighed=weighed)
         columns = self.columns if auto_cuts is None else auto_cuts.widest
         domain = make_domain(self.subject, public, columns)  # proof: step 1
         queries, per_person = self._weigh(domain), check_records_per_person(self.records_per_person, groups)

@@ -6,7 +6,7 @@ a table of which nothing is declared (`quorate.tables.learned`). PROOF.md, step 
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -70,18 +70,18 @@ class AutoCuts:
 
     @classmethod
     def of(
-        cls, subject: Any, columns: Any, public: Any, *, table: Any = None, target: str | None = None
+        cls, subject: Any, columns: Any, public: Any, *, table: Any = None, weighed: Collection[Any] = ()
     ) -> "AutoCuts | None":
         """Return the workload with what is to be found; None if there is nothing, or private records cannot tell it.
 
-        Where nothing is declared, the names of the columns of the private `table` are read. `target` is the column that
-        synthetic records are to predict.
+        Where nothing is declared, the names of the columns of the private `table` are read. `weighed` are the columns
+        that weights or a target name.
         """
         if not isinstance(subject, Workload) or subject.kind != "marginals" or public is not None:
             return None
         declared = Columns.from_declaration(columns)
         if declared is None:
-            return AutoColumns.of_names(subject, table, target)
+            return AutoColumns.of_names(subject, table, weighed)
         _refuse_tied(declared)
         return cls(subject, declared) if declared.uncut else None
 
@@ -171,21 +171,21 @@ class AutoCuts:
 class AutoColumns(AutoCuts):
     """A workload of marginals on a table of which the names of the columns are public, and nothing else is known.
 
-    `columns` declares each as a number without cuts, which stands for what it will be. `target` is kept though the
-    noise may hide it.
+    `columns` declares each as a number without cuts, which stands for what it will be. `weighed` columns are kept,
+    though the noise may hide them.
     """
 
-    target: str | None = None
+    weighed: Collection[Any] = ()
 
     @classmethod
-    def of_names(cls, subject: Workload, table: Any, target: str | None) -> "AutoColumns | None":
+    def of_names(cls, subject: Workload, table: Any, weighed: Collection[Any]) -> "AutoColumns | None":
         """Return the workload with the columns of a private table, of which the names are read; None without names."""
         if not is_frame(table) and not isinstance(table, Mapping):
             return None
         names = [name for name in column_names(table) if isinstance(name, str)]
         for name in filter(is_named_id, names):
             warn_of_id(name, "is released, at the cost of all other columns")
-        return cls(subject, Columns({name: Number() for name in names}), target)
+        return cls(subject, Columns({name: Number() for name in names}), weighed)
 
     @property
     def cells(self) -> int:
@@ -240,13 +240,22 @@ class AutoColumns(AutoCuts):
         )
         kinds = {name: _cut_kind(kind, learned.marginals.get(name)) for name, kind in learned.kinds.items()}
         kept = {name: kind for name, kind in kinds.items() if kind is not None}
-        left_out = [name for name in self.columns.names if name not in kept]
+        columns = self._with_needed(kept)
         notes = [f"columns learned with noise, for {share:.0%} of the budget: {shown_names(list(kept))}"]
-        if left_out:
+        if left_out := [name for name in self.columns.names if name not in columns]:
             notes.append(f"sentences, or columns that the noise hid, and left out: {shown_names(left_out)}")
-        lacking = max((self.workload.order or 0) - len(kept), 0)  # of the columns of one marginal
-        needed = {*left_out[:lacking], *(name for name in left_out if name == self.target)}
-        return Columns(kept | {name: Number(cuts=[0.0]) for name in needed}), notes
+        if hidden := [name for name in columns if name not in kept]:
+            notes.append(f"sentences, or columns that the noise hid, and kept without content: {shown_names(hidden)}")
+        return Columns(columns), notes
+
+    def _with_needed(self, kept: Mapping[str, Kind]) -> dict[str, Kind]:
+        """Add hidden columns without which the marginals would be refused after the draws: proof: step 9."""
+        needed = {*kept, *self.weighed}
+        for name in self.columns.names:
+            least = max(self.workload.order or 0, 2 * bool(self.weighed))  # a target is predicted from another column
+            if len(needed.intersection(self.columns.names)) < least:
+                needed.add(name)
+        return {name: kept.get(name, Number(cuts=[0.0])) for name in self.columns.names if name in needed}
 
 
 def _refuse_tied(columns: Columns) -> None:

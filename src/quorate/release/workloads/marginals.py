@@ -153,9 +153,18 @@ def _weight_of_target(queries: Marginals, target: int) -> float:
     return max(1.0, float(ratio**1.5 * cells[~beside].mean() / cells[beside].mean()))
 
 
+def named_columns(weights: Mapping[Any, float] | None, target: str | None) -> set[Any]:
+    """Return the names of the columns that weights or a target name."""
+    return {name for key in (*(weights or ()), *filter(None, [target])) for name in _names_of_key(key)}
+
+
+def _names_of_key(key: Any) -> Sequence[Any]:
+    return [key] if isinstance(key, str) or not isinstance(key, Iterable) else list(key)
+
+
 def _find_columns(key: Any, numbers: Mapping[str, int]) -> set[int]:
     """Return the numbers of the columns that a weight names."""
-    names: Sequence[Any] = [key] if isinstance(key, str) or not isinstance(key, Iterable) else list(key)
+    names = _names_of_key(key)
     if not names or any(name not in numbers for name in names):
         raise InvalidInput(f"a weight names {key!r}, and the columns are {', '.join(numbers)}")
     return {numbers[name] for name in names}
