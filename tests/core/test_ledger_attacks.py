@@ -197,14 +197,18 @@ def test_an_old_copy_of_the_whole_folder_is_refused(path):
     assert "rolled back" in _refused(path)
 
 
-def _without_state(path, monkeypatch):
-    """Let no mark be written outside, as in a container whose home is read-only."""
-    (path.parent.parent / "file").touch()
-    monkeypatch.setenv("QUORATE_STATE", str(path.parent.parent / "file" / "state"))
+def _without_state(path, monkeypatch, place="read-only"):
+    """Let no mark be written outside, as in a container whose home is read-only, or with the model's own volume."""
+    home = path.parent.parent
+    (home / "file").touch()
+    (home / "link").symlink_to(path.parent)
+    folders = {"read-only": home / "file", "inside": path.parent, "link": home / "link"}
+    monkeypatch.setenv("QUORATE_STATE", str(folders[place] / "state"))
 
 
-def test_a_folder_that_is_put_back_spends_nothing_where_no_mark_is_kept_outside(path, monkeypatch):
-    _without_state(path, monkeypatch)
+@pytest.mark.parametrize("place", ["read-only", "inside", "link"])
+def test_a_folder_that_is_put_back_spends_nothing_where_no_mark_is_kept_outside(path, monkeypatch, place):
+    _without_state(path, monkeypatch, place)
     copy = _copy_of(path.parent)
     for number in range(4):
         _put_back(copy, path.parent)
@@ -240,6 +244,14 @@ def test_a_waiver_does_not_hide_a_mark_that_is_there(path, monkeypatch):
     _put_back(copy, path.parent)
     monkeypatch.setenv("QUORATE_OUTSIDE_MARK", "false")
     assert "rolled back" in _refused(path)
+
+
+def test_an_empty_setting_is_none(monkeypatch):
+    """The mark would lie in the folder from which a command happens to be called."""
+    monkeypatch.delenv("QUORATE_STATE")
+    usual = state_folder()
+    monkeypatch.setenv("QUORATE_STATE", "")
+    assert state_folder() == usual
 
 
 def test_a_waiver_is_true_or_false(path, monkeypatch):

@@ -84,8 +84,8 @@ def state_folder() -> Path | None:
 
     None for a user without a home.
     """
-    if "QUORATE_STATE" in os.environ:
-        return Path(os.environ["QUORATE_STATE"]).absolute()
+    if chosen := os.environ.get("QUORATE_STATE"):
+        return Path(chosen).absolute()
     base = os.environ.get("XDG_STATE_HOME") or os.path.expanduser(os.path.join("~", ".local", "state"))
     return None if base.startswith("~") else Path(base).absolute() / "quorate"
 
@@ -109,6 +109,8 @@ class Witness:
         self.is_waived = in_database or not is_outside_mark_required()  # A database is not rolled back with a folder.
         self._beside = Path(folder).absolute() / MARK_FILE
         state = state_folder()
+        if state is not None and state.resolve().is_relative_to(Path(folder).resolve()):
+            state = None  # It would be rolled back with the model.
         self._outside = None if state is None else state / f"{keyed_hash(key, b'name', ledger.encode())[:32]}.mark"
 
     def marks(self) -> Iterator[Mark]:
@@ -177,7 +179,7 @@ class Witness:
         return self._outside is not None and os.path.exists(self._outside)
 
     def _unwritten(self) -> LedgerRefused:
-        place = "no home has a state folder" if self._outside is None else f"{self._outside} cannot be written"
+        place = "no state folder outside the model" if self._outside is None else f"{self._outside} cannot be written"
         remedy = "give it back to you, or make room" if self.has_outside() else _REMEDY
         return LedgerRefused(f"{place}, so that an old copy would not show; {remedy}", cause="no_outside_mark")
 
