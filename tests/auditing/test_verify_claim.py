@@ -225,6 +225,14 @@ def test_the_program_is_short_and_imports_only_the_standard_library():
     } <= sys.stdlib_module_names
 
 
+def test_what_is_printed_promises_no_more_than_the_claim(tmp_path):
+    release = QueryRelease(
+        Workload.marginals(1), columns=Columns({"a": Number(cuts=[0.0])}), epsilon=1.2345649, delta=1e-6
+    )
+    folder = release.fit({"a": np.arange(1000.0)}).publish(tmp_path / "release")
+    assert verify_claim.verify(folder) == ["epsilon = 1.2345649, delta = 1e-06, for each record"]
+
+
 def test_a_ledger_that_was_compacted_is_verified(folders, tmp_path):
     folder = tmp_path / "model"
     shutil.copytree(folders["sharp majority"], folder)

@@ -125,6 +125,17 @@ def test_the_script_and_the_command_of_tables_run(options, tables, capsys):
     )
 
 
+@pytest.mark.parametrize("options", [["--label", "answer"], ["--goal", "tables"], ["--by", "job"]])
+def test_the_budget_is_written_with_all_digits(options, tables, capsys):
+    """Six digits of 1.2345678 are 1.23457, which is more than was allowed."""
+    assert main(["start", "customers.csv", *options, "--epsilon", "1.2345678", "--delta", "1.2345678e-07"]) == 0
+    script, commands = (Path("quorate-start", name).read_text() for name in ("script.py", "commands.sh"))
+    for text in (script, commands):
+        assert "1.2345678" in text
+        assert "1.2345678e-07" in text
+    assert "1.23457" not in script + commands + capsys.readouterr().out
+
+
 def test_nothing_of_a_private_value_is_in_what_tables_leave_behind(tables, capsys):
     """Two tables of one shape, of which every value differs, lead to the same files and the same words."""
     lines = Path("customers.csv").read_text().splitlines()

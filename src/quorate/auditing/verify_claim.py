@@ -678,16 +678,16 @@ def verify(folder: Path) -> list[str]:
         for node in (node for node in nodes if node.get("ledger")):
             check_ledger(folder, text, node)
         wholes = [(*map(float, stated(whole)), whole["unit"]) for whole in (claim, *claim.get("also", []))]
-        return [f"epsilon = {epsilon:g}, delta = {delta:g}, for each {unit}" for epsilon, delta, unit in wholes]
+        lines = [f"epsilon = {epsilon}, delta = {delta}, for each {unit}" for epsilon, delta, unit in wholes]
+        return [line.replace(".0,", ",") for line in lines]  # with all digits: fewer could promise more
     except DAMAGE as error:
         raise Wrong(f"the folder is damaged or not a model ({type(error).__name__}: {error})") from None
 
 
 def main(folder: str) -> int:
     """Verify one folder, print the result and return the exit code."""
-    code = 0
     try:
-        lines = [*verify(Path(folder)), "VERIFIED"]
+        lines, code = [*verify(Path(folder)), "VERIFIED"], 0
     except (Wrong, NotVerified) as error:
         code = 1 if isinstance(error, Wrong) else 3
         lines = [f"{'WRONG' if code == 1 else 'not verified'}: {error}"]

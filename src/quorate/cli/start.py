@@ -33,7 +33,7 @@ from quorate.tables import Schema, read_table
 from quorate.tables.infer import TooManyTexts
 from quorate.tables.learned import check_learnable
 from quorate.tables.persons import person_names
-from quorate.tables.values import distinct_labels, raw_column
+from quorate.tables.values import canonical_text, distinct_labels, raw_column
 
 _MAX_CLASSES = 50
 _BAR_LETTERS = 40
@@ -373,7 +373,8 @@ def _show(console: Console, planned: Plan, job: Job, *, feasible: bool) -> None:
         losses = {method.name: method.error for method in planned.methods if not method.is_bound}
         bars = {name: (loss / max(losses.values()), f"{loss:.1%}") for name, loss in losses.items()}
         _show_bars(console, "Rows that each way is expected to miss, beyond the best linear rule:", bars)
-        console.print(f"All of it together keeps epsilon = {planned.epsilon:g}, delta = {planned.delta:g}.")
+        epsilon, delta = canonical_text(planned.epsilon), canonical_text(planned.delta)
+        console.print(f"All of it together keeps epsilon = {epsilon}, delta = {delta}.")
     else:
         console.print(planned.summary().split(" This falls short")[0] + "\n")
         shares = {

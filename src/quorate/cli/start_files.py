@@ -12,6 +12,7 @@ from quorate.tables import Category, Date, Schema, Text
 from quorate.tables.columns import Kind
 from quorate.tables.dates import date_of
 from quorate.tables.results import Table, make_table, write_csv
+from quorate.tables.values import canonical_text
 
 _EXAMPLES = 5  # queries to ask first
 _FEWEST_TESTED_UNITS = 200  # A quarter of them is enough for a test.
@@ -68,8 +69,8 @@ class Job:
             "schema": self.schema,
             "leave-out": ",".join(self.leave_out),
             **{name.replace("_", "-"): value for name, value in self.source.file_settings().items()},
-            "epsilon": f"{self.epsilon:g}",
-            "delta": f"{self.delta:g}",
+            "epsilon": canonical_text(self.epsilon),
+            "delta": canonical_text(self.delta),
             "queries": None if self.is_linear else self.queries,
             "aggregator": None if self.is_linear else self.aggregator,
             "test-share": "0" if self.is_linear and self.is_too_small_to_test else None,
@@ -151,8 +152,8 @@ def _script(job: Job) -> str:
         "table": f"{_literal(job.source.table)}{file_options}",
         "comment": "" if job.is_declared else _CLASSES_COMMENT,
         "unit": "row" if job.source.groups is None else "person",
-        "epsilon": f"{job.epsilon:g}",
-        "delta": f"{job.delta:g}",
+        "epsilon": canonical_text(job.epsilon),
+        "delta": canonical_text(job.delta),
         "questions": _literal(job.out / "questions.csv"),
     }
     values |= _linear_values(job) if job.is_linear else _votes_values(job)

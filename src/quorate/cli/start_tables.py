@@ -19,7 +19,7 @@ from quorate.core.checks import is_named_id
 from quorate.core.errors import InvalidInput
 from quorate.tables.learned import check_learnable
 from quorate.tables.persons import person_names
-from quorate.tables.values import raw_column
+from quorate.tables.values import canonical_text, raw_column
 
 MEASURES = ("total", "mean", "median")
 QUESTIONS = {
@@ -65,8 +65,8 @@ class TablesJob:
             "synthetic": None if self.by else self.rows,
             "leave-out": None if self.by else ",".join(self.left_out),
             **{name.replace("_", "-"): value for name, value in settings.items()},
-            "epsilon": f"{self.epsilon:g}",
-            "delta": f"{self.delta:g}",
+            "epsilon": canonical_text(self.epsilon),
+            "delta": canonical_text(self.delta),
             "out": self.out / "published",
         }
         words = ["release", str(self.source.table)]
@@ -89,7 +89,7 @@ class TablesJob:
             f'records = read_table({json.dumps(str(self.source.table))}{reading}, role="private")\n',
         ]
         groups = "" if self.source.groups is None else f", groups={self._people}"
-        budget = f"epsilon={self.epsilon:g}, delta={self.delta:g}"
+        budget = f"epsilon={canonical_text(self.epsilon)}, delta={canonical_text(self.delta)}"
         if self.by:
             measures = "".join(f", {name}s={json.dumps(list(of))}" for name, of in self.measures.items() if of)
             lines.append(f"release = qr.GroupRelease({json.dumps(list(self.by))}{measures}, {budget})")
@@ -166,7 +166,9 @@ def show_tables_plan(console: Console, job: TablesJob) -> None:
         )
     if job.left_out and not job.by:
         console.print(f"Not released: {', '.join(job.left_out)}.", markup=False)
-    console.print(f"All of it together keeps epsilon = {job.epsilon:g}, delta = {job.delta:g}.")
+    console.print(
+        f"All of it together keeps epsilon = {canonical_text(job.epsilon)}, delta = {canonical_text(job.delta)}."
+    )
 
 
 def write_tables(job: TablesJob) -> None:
