@@ -55,6 +55,11 @@ def test_conditions_are_met_as_in_sql(condition, met):
     assert np.flatnonzero(flags).tolist() == met
 
 
+def test_a_condition_is_told_with_all_digits():
+    assert str(Condition.parse(("cost", ">=", 1234567.25))) == "cost >= 1234567.25"
+    assert str(Condition.parse(("cost", "in", [5, "x"]))) == "cost in 5 x"
+
+
 @pytest.mark.parametrize(
     "condition",
     ["age > 3", ("age",), ("age", ">"), ("age", "~", 3), ("age", ">", None), (3, "=", 3), ("age", "<", "x")],

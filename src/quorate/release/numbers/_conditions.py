@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from quorate.core.errors import InvalidInput
 from quorate.tables.dates import declared_moment, read_moments
 from quorate.tables.reading import Reading
-from quorate.tables.values import read_numbers, read_texts
+from quorate.tables.values import canonical_text, read_numbers, read_texts
 
 _ORDERS: dict[str, Callable[[Any, Any], Any]] = {
     "<": operator.lt,
@@ -50,7 +50,7 @@ class Condition:
         return cls(str(column), str(sign), plain)
 
     def __str__(self) -> str:
-        return " ".join([self.column, self.operator, *(f"{v:g}" if isinstance(v, float) else v for v in self.values)])
+        return " ".join([self.column, self.operator, *map(canonical_text, self.values)])
 
     def is_met(self, column: Any, reading: Reading) -> Flags:
         """Return whether each value of a raw column meets the condition. No value raises."""
