@@ -9,6 +9,7 @@ import re
 import runpy
 import select
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -134,6 +135,25 @@ def test_the_budget_is_written_with_all_digits(options, tables, capsys):
         assert "1.2345678" in text
         assert "1.2345678e-07" in text
     assert "1.23457" not in script + commands + capsys.readouterr().out
+
+
+@pytest.mark.parametrize("options", [[], ["--by", "job", "--total", "balance"]])
+def test_tables_are_made_with_the_columns_that_a_schema_declares(options, tables, capsys):
+    declared = {"job": {"categories": ["technician", "services"]}, "balance": {"low": 0, "high": 9000, "cuts": [500]}}
+    Path("schema.json").write_text(json.dumps({"columns": declared}))
+    asked = ["start", "customers.csv", "--goal", "tables", *options, "--schema", "schema.json", "--out", "first"]
+    assert main([*asked, "--run"]) == 0
+    made = load("first/published")
+    shutil.rmtree("first/published")
+    runpy.run_path("first/script.py")
+    scripted = load("first/published")
+    if options:
+        texts = {row["job"] for row in made.answer().to_pylist()}
+        assert texts == {row["job"] for row in scripted.answer().to_pylist()} == {"technician", "services", "other"}
+    else:
+        assert made.domain_.columns.kinds == scripted.domain_.columns.kinds
+        assert made.domain_.columns.kinds["balance"].cuts == (500.0,)
+        assert not any("learned" in note for note in made.notes_)
 
 
 def test_nothing_of_a_private_value_is_in_what_tables_leave_behind(tables, capsys):

@@ -125,7 +125,8 @@ def start(
         print(f"{records.num_rows:,} rows; the columns are {', '.join(records.column_names)}.\n")
     if _asks_for_tables(goal, by, source.label, is_terminal=is_terminal):
         measures = {"by": by, "total": total, "mean": mean, "median": median}
-        return _start_tables(records, source, measures, epsilon=epsilon, delta=delta, out=out, run=run, as_json=json)
+        settings: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "out": out, "schema": schema}
+        return _start_tables(records, source, measures, **settings, run=run, as_json=json)
     options = {
         "label": source.label,
         "groups": source.groups,

@@ -7,6 +7,7 @@ import json
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from quorate.cli.output import show_rows
 from quorate.cli.reading import TableFile
 from quorate.core.checks import is_named_id
 from quorate.core.errors import InvalidInput
+from quorate.tables import Schema
 from quorate.tables.learned import check_learnable
 from quorate.tables.persons import person_names
 from quorate.tables.values import canonical_text, raw_column
@@ -48,12 +50,20 @@ class TablesJob:
     epsilon: float
     delta: float
     out: Path
+    schema: Path | None = None
+
+    @cached_property
+    def declared(self) -> Schema | None:
+        """What the owner declares of the columns."""
+        return None if self.schema is None else Schema.load(self.schema)
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """The columns that are not released."""
-        ids = [name for name in self.columns if is_named_id(name) and name != self.source.groups]
-        return tuple(dict.fromkeys([*split_list(self.source.leave_out), *ids]))
+        """The columns that are not released: ids, and those that a schema does not declare."""
+        named = [name for name in self.columns if name != self.source.groups]
+        known = self.columns if self.declared is None else self.declared.columns
+        unused = [name for name in named if is_named_id(name) or name not in known]
+        return tuple(dict.fromkeys([*split_list(self.source.leave_out), *unused]))
 
     def words(self) -> list[str]:
         """Return the arguments of `quorate` that make the release."""
@@ -65,6 +75,7 @@ class TablesJob:
             "synthetic": None if self.by else self.rows,
             "leave-out": None if self.by else ",".join(self.left_out),
             **{name.replace("_", "-"): value for name, value in settings.items()},
+            "columns": self.schema,
             "epsilon": canonical_text(self.epsilon),
             "delta": canonical_text(self.delta),
             "out": self.out / "published",
@@ -84,12 +95,13 @@ class TablesJob:
         lines = [
             '"""Tables that may be published. Made by quorate start; change what you like."""\n',
             "import quorate as qr",
-            "from quorate.tables import read_table\n",
+            f"from quorate.tables import {'Schema, ' if self.schema else ''}read_table\n",
             "# The private records. Nothing of them leaves but what is paid for below.",
             f'records = read_table({json.dumps(str(self.source.table))}{reading}, role="private")\n',
         ]
         groups = "" if self.source.groups is None else f", groups={self._people}"
         budget = f"epsilon={canonical_text(self.epsilon)}, delta={canonical_text(self.delta)}"
+        budget += f", columns=Schema.load({json.dumps(str(self.schema))})" if self.schema else ""
         if self.by:
             measures = "".join(f", {name}s={json.dumps(list(of))}" for name, of in self.measures.items() if of)
             lines.append(f"release = qr.GroupRelease({json.dumps(list(self.by))}{measures}, {budget})")
@@ -122,7 +134,7 @@ def describe_tables(records: Any, source: TableFile, answers: Mapping[str, Any],
     answers
         The columns of `by`, "total", "mean" and "median", as lists of names.
     settings
-        `epsilon`, `delta` and `out`.
+        `epsilon`, `delta`, `out` and `schema`.
     """
     names = tuple(records.column_names)
     measures = {name: tuple(answers[name]) for name in MEASURES}
@@ -140,7 +152,7 @@ def describe_tables(records: Any, source: TableFile, answers: Mapping[str, Any],
         measures=measures,
         **settings,
     )
-    if not job.by:
+    if not job.by and job.schema is None:
         columns = len(set(names) - {source.groups, *job.left_out})
         check_learnable(units, columns, epsilon=job.epsilon, delta=job.delta)
     return job
@@ -153,13 +165,12 @@ def show_tables_plan(console: Console, job: TablesJob) -> None:
         from quorate.release import GroupRelease
 
         measures: dict[str, Any] = {f"{name}s": of for name, of in job.measures.items()}
-        release = GroupRelease(job.by, **measures, epsilon=job.epsilon, delta=job.delta)
+        release = GroupRelease(job.by, **measures, epsilon=job.epsilon, delta=job.delta, columns=job.declared)
         rows = release.plan(is_person=job.source.groups is not None).to_pylist()
         show_rows(rows, is_result=True, limit=len(rows), title="Expected 95% intervals, as half of their widths")
     else:
-        console.print(
-            "Shares of all pairs of columns, and synthetic records. The columns are learned from the records."
-        )
+        kinds = "learned from the records" if job.schema is None else f"those of {job.schema}"
+        console.print(f"Shares of all pairs of columns, and synthetic records. The columns are {kinds}.", markup=False)
     if job.source.groups is not None:
         console.print(
             "Each person counts once, with the first record. quorate release --help says how more records count."
