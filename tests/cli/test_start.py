@@ -328,6 +328,17 @@ def test_odd_names_make_a_script_that_runs(tables, capsys):
     assert "differentially private" in capsys.readouterr().out
 
 
+def test_odd_names_make_a_script_of_tables_that_runs(tables, capsys):
+    odd = 'a "quoted" \\job \N{GRINNING FACE}'
+    data = datasets.bank().private.slice(0, 4000)
+    names = [odd if name == "job" else name for name in data.column_names]
+    pyarrow.csv.write_csv(data.rename_columns(names), "my table.csv")
+    for number, options in enumerate((["--by", odd], ["--goal", "tables", "--leave-out", odd])):
+        assert main(["start", "my table.csv", *options, "--out", f"out {number}"]) == 0
+        runpy.run_path(f"out {number}/script.py")
+    assert load("out 0/published").by_ == (odd,)
+
+
 @pytest.mark.parametrize("name", ["hospital", "bank", "census", "triage"])
 def test_datasets_are_the_same_every_time_and_have_their_parts(name, tmp_path, capsys):
     make = getattr(datasets, name)

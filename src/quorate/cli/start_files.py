@@ -146,15 +146,15 @@ def _shell(job: Job) -> str:
 
 def _script(job: Job) -> str:
     """Return the plan as Python."""
-    file_options = "".join(f", {name}={_literal(value)}" for name, value in job.source.file_settings().items())
+    file_options = "".join(f", {name}={literal(value)}" for name, value in job.source.file_settings().items())
     values = {
         "about": job.label.replace("\\", "").replace('"', ""),
-        "table": f"{_literal(job.source.table)}{file_options}",
+        "table": f"{literal(job.source.table)}{file_options}",
         "comment": "" if job.is_declared else _CLASSES_COMMENT,
         "unit": "row" if job.source.groups is None else "person",
         "epsilon": canonical_text(job.epsilon),
         "delta": canonical_text(job.delta),
-        "questions": _literal(job.out / "questions.csv"),
+        "questions": literal(job.out / "questions.csv"),
     }
     values |= _linear_values(job) if job.is_linear else _votes_values(job)
     return (_READ + (_LINEAR if job.is_linear else _VOTES)).format(**values)
@@ -162,40 +162,40 @@ def _script(job: Job) -> str:
 
 def _linear_values(job: Job) -> dict[str, Any]:
     arguments = {
-        "classes": _literal(list(job.classes)) if job.is_declared else None,
-        "groups": _literal(job.source.groups),
-        "public": _literal(job.public),
-        "schema": f"Schema.load({_literal(job.schema)})" if job.schema is not None else None,
-        "leave_out": _literal(list(job.leave_out)) if job.leave_out else None,
+        "classes": literal(list(job.classes)) if job.is_declared else None,
+        "groups": literal(job.source.groups),
+        "public": literal(job.public),
+        "schema": f"Schema.load({literal(job.schema)})" if job.schema is not None else None,
+        "leave_out": literal(list(job.leave_out)) if job.leave_out else None,
         "test_share": "0" if job.is_too_small_to_test else None,
     }
     lines = [f"    {name}={text},\n" for name, text in arguments.items() if text not in (None, "None")]
-    return {"label": _literal(job.label), "arguments": "".join(lines), "folder": _literal(job.out / "published")}
+    return {"label": literal(job.label), "arguments": "".join(lines), "folder": literal(job.out / "published")}
 
 
 def _votes_values(job: Job) -> dict[str, Any]:
     label, groups, left_out = job.label, job.source.groups, list(job.leave_out)
     if job.public is not None:
         declared = {"label": label, "classes": list(job.classes), "groups": groups, "leave_out": left_out}
-        lines = "".join(f"    {name}={_literal(value)},\n" for name, value in declared.items() if value)
+        lines = "".join(f"    {name}={literal(value)},\n" for name, value in declared.items() if value)
         schema = f"Schema.from_public(\n    public,\n{lines}).with_gaps()  # values may be missing in any column"
-        schema = f'public = read_table({_literal(job.public)}, role="public")\nschema = {schema}'
+        schema = f'public = read_table({literal(job.public)}, role="public")\nschema = {schema}'
     else:
-        classes = _literal(list(job.classes) if job.is_declared else None)
-        schema = f"schema = Schema.load({_literal(job.schema)}).without({_literal(left_out)})"
-        schema += f".with_label({_literal(label)}, {classes})"
-        schema += "" if groups is None else f".with_groups({_literal(groups)})"
+        classes = literal(list(job.classes) if job.is_declared else None)
+        schema = f"schema = Schema.load({literal(job.schema)}).without({literal(left_out)})"
+        schema += f".with_label({literal(label)}, {classes})"
+        schema += "" if groups is None else f".with_groups({literal(groups)})"
     return {
         "schema": schema,
         "classes": "schema.label.classes" if job.is_declared else "None",  # read from y: the claim says so
         "more": "" if job.public is None else '    public=schema.encode(public, role="public"),\n',
         "queries": job.queries,
-        "aggregator": _literal(job.aggregator),
-        "folder": _literal(job.out / "private"),
+        "aggregator": literal(job.aggregator),
+        "folder": literal(job.out / "private"),
     }
 
 
-def _literal(value: Any) -> str:
+def literal(value: Any) -> str:
     """Return a text, a list of texts or a number as Python. JSON writes them as Python does."""
     if value is None:
         return "None"

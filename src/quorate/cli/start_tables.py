@@ -3,7 +3,6 @@
 What is printed and written is made of the names of the columns, the number of rows or people, and the answers.
 """
 
-import json
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from rich.console import Console
 from quorate.cli.options import split_list
 from quorate.cli.output import show_rows
 from quorate.cli.reading import TableFile
+from quorate.cli.start_files import literal
 from quorate.core.checks import is_named_id
 from quorate.core.errors import InvalidInput
 from quorate.tables import Schema
@@ -67,14 +67,13 @@ class TablesJob:
 
     def words(self) -> list[str]:
         """Return the arguments of `quorate` that make the release."""
-        settings = {name: value for name, value in self.source.file_settings().items() if value}
         options = {
             "people": self.source.groups,
             "by": ",".join(self.by),
             **{name: ",".join(columns) for name, columns in self.measures.items()},
             "synthetic": None if self.by else self.rows,
             "leave-out": None if self.by else ",".join(self.left_out),
-            **{name.replace("_", "-"): value for name, value in settings.items()},
+            **{name.replace("_", "-"): value for name, value in self.source.file_settings().items()},
             "columns": self.schema,
             "epsilon": canonical_text(self.epsilon),
             "delta": canonical_text(self.delta),
@@ -87,38 +86,34 @@ class TablesJob:
 
     def script(self) -> str:
         """Return the release as Python."""
-        settings = {name: value for name, value in self.source.file_settings().items() if value}
-        reading = "".join(
-            f", {name}={json.dumps(str(value))}" for name, value in settings.items() if name != "skip_last"
-        )
-        reading += f", skip_last={settings['skip_last']}" if "skip_last" in settings else ""
+        reading = "".join(f", {name}={literal(value)}" for name, value in self.source.file_settings().items())
         lines = [
             '"""Tables that may be published. Made by quorate start; change what you like."""\n',
             "import quorate as qr",
             f"from quorate.tables import {'Schema, ' if self.schema else ''}read_table\n",
             "# The private records. Nothing of them leaves but what is paid for below.",
-            f'records = read_table({json.dumps(str(self.source.table))}{reading}, role="private")\n',
+            f'records = read_table({literal(self.source.table)}{reading}, role="private")\n',
         ]
         groups = "" if self.source.groups is None else f", groups={self._people}"
         budget = f"epsilon={canonical_text(self.epsilon)}, delta={canonical_text(self.delta)}"
-        budget += f", columns=Schema.load({json.dumps(str(self.schema))})" if self.schema else ""
+        budget += f", columns=Schema.load({literal(self.schema)})" if self.schema else ""
         if self.by:
-            measures = "".join(f", {name}s={json.dumps(list(of))}" for name, of in self.measures.items() if of)
-            lines.append(f"release = qr.GroupRelease({json.dumps(list(self.by))}{measures}, {budget})")
+            measures = "".join(f", {name}s={literal(list(of))}" for name, of in self.measures.items() if of)
+            lines.append(f"release = qr.GroupRelease({literal(list(self.by))}{measures}, {budget})")
             lines.append(f"release.fit(records{groups})")
         else:
             unused = [*self.left_out, *([self.source.groups] if self.source.groups else [])]
-            lines.append(f"unused = {json.dumps(unused)}")
+            lines.append(f"unused = {literal(unused)}")
             lines.append(f"release = qr.QueryRelease(qr.Workload.marginals(2), {budget})")
             lines.append(f"release.fit(records.drop_columns(unused){groups})")
-        folder = json.dumps(str(self.out / "published"))
+        folder = literal(self.out / "published")
         return "\n".join(
             [*lines, "print(release.claim_)", "print(release.answer())", f"qr.save(release, {folder})", ""]
         )
 
     @property
     def _people(self) -> str:
-        name = json.dumps(self.source.groups)
+        name = literal(self.source.groups)
         return name if self.by else f"records[{name}]"
 
 
