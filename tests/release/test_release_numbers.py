@@ -13,7 +13,7 @@ from scipy import stats
 from planted.numbers import LIMITS, NUMBERS, largest_move, largest_round
 from quorate import Account, InvalidInput, load
 from quorate.auditing.replay import entropy_tape
-from quorate.core.errors import BudgetSpent
+from quorate.core.errors import BudgetSpent, Infeasible
 from quorate.release import GroupRelease
 from quorate.release.numbers._bounds import choose_bounds, count_cells
 from quorate.release.numbers._contributions import choose_records
@@ -425,3 +425,21 @@ def test_coarser_groups_add_up():
     ]
     assert len(hits) == 12
     assert sum(hits) >= 9, "each interval holds with probability .95"
+
+
+def test_a_release_that_would_say_nothing_is_refused_before_an_account_is_charged(tmp_path):
+    account = Account(tmp_path / "account", epsilon=1.0, delta=1e-6)
+    table = {"region": ["north", "south"] * 500, "cost": [1.0, 2.0] * 500}
+    with pytest.raises(Infeasible, match="and there are 1,000: no number would say anything; raise epsilon"):
+        GroupRelease("region", totals="cost", epsilon=0.001, account=account).fit(table)
+    assert account.left() == (1.0, 1e-6)
+
+
+def test_notes_say_what_counts_of_a_person_and_why_there_is_no_group():
+    table = {"day": [f"2024-01-{1 + number % 31:02}" for number in range(1000)], "who": list(range(1000))}
+    release = GroupRelease("day", epsilon=0.5).fit(table, groups="who")
+    assert release.published_.keys == ()
+    assert [note.split(";")[0] for note in release.notes_] == [
+        "each person counts once, with the first record",
+        "no group is large enough",
+    ]

@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from quorate.core.arrays import Integers
 from quorate.core.ballots import release_counts
 from quorate.core.checks import check_count, check_delta, check_positive, check_rate
-from quorate.core.errors import InvalidInput
+from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.mechanisms import NoisyVectors
 from quorate.core.privacy import Budget
 from quorate.core.privacy.claims import Claim, Node, Total
@@ -185,17 +185,20 @@ class GroupRelease(SavedModel, ShowsClaim, BaseEstimator):
         unit = RECORD if groups is None else PERSON
         where = parse_conditions(self.where)
         rows = PrivateRows(private, [*(key.column for key in keys), *columns.names], groups, reading, where)
+        if groups is not None and layout.groups_per_unit * layout.records_per_group == 1:
+            columns.notes.append("each person counts once, with the first record; totals add up these records")
         columns.notes += [f"records count where {' and '.join(map(str, where))}"] * bool(where)
         slack = 0.0 if index.is_declared else delta * _SLACK_SHARE
         budget = Budget(epsilon=epsilon, delta=delta, slack=slack)
         vectors = NoisyVectors(budget, entries=columns.most_entries(layout, index))  # proof: step 1
+        units = rows.count_units()
+        _refuse_hopeless(columns.expected_halves(layout, vectors)["records"], units, epsilon)
         charge: AbstractContextManager[Any] = (
             nullcontext() if account is None else account.charge_during(epsilon=epsilon, delta=delta, unit=unit)
         )
         with charge, progress("releasing numbers by group"):
             sums, cuts = columns.find(rows, vectors, layout, index)  # proof: step 6
             exact = rows.sum_groups(index, layout, sums)  # proof: steps 2 and 3
-            units = rows.count_units()
             first: Published = release_counts(
                 SealedCounts(exact),
                 lambda counted: release_sums(
@@ -203,6 +206,10 @@ class GroupRelease(SavedModel, ShowsClaim, BaseEstimator):
                 ),
             )
             published = _release_quantiles(replace(first, cuts=tuple(cuts)), statistics, rows, index, vectors)
+        if not published.keys:
+            columns.notes.append(
+                "no group is large enough; name fewer columns, or parts of dates such as visited:month"
+            )
         total = getattr(account, "total", None)
         self._keep(published, statistics, unit=unit, units=units, notes=columns.notes, total=total)
         self.claim_part_ = vectors.claim_part()
@@ -328,14 +335,14 @@ class GroupRelease(SavedModel, ShowsClaim, BaseEstimator):
         slack = 0.0 if index.is_declared else self.delta * _SLACK_SHARE
         budget = Budget(epsilon=self.epsilon, delta=self.delta, slack=slack)
         vectors = NoisyVectors(budget, entries=columns.most_entries(layout, index))
-        left, quantiles = columns.rest_share, columns.quantile_share(layout)
-        scale = vectors.scale(squared_sensitivity=layout.squared_sensitivity, fraction=left * (1 - quantiles))
         levels = [level for _, level in statistics.quantiles]
-        ranks = rank_scale(layout, levels, vectors, fraction=left * quantiles)
+        ranks = rank_scale(layout, levels, vectors, fraction=columns.rest_share * columns.quantile_share(layout))
         rows = [
             {"group of": size, **row}
             for size in (check_count("size", size) for size in sizes)
-            for row in columns.expected(expected_halves(layout, scale, size, ranks), has_people=layout.has_people)
+            for row in columns.expected(
+                columns.expected_halves(layout, vectors, size, ranks), has_people=layout.has_people
+            )
         ]
         return make_table({name: [row[name] for row in rows] for name in rows[0]})
 
@@ -463,6 +470,15 @@ def _names(setting: str, value: Any) -> tuple[str, ...]:
     return names
 
 
+def _refuse_hopeless(half: float, units: int, epsilon: float) -> None:
+    """Refuse a release of which no number of records would say anything, by public numbers alone."""
+    if half >= units:
+        raise Infeasible(
+            f"at epsilon = {epsilon:g} the interval of a number of records is +-{half:,.0f}, and there are {units:,}: "
+            "no number would say anything; raise epsilon"
+        )
+
+
 def _release_quantiles(
     published: Published, statistics: Statistics, rows: PrivateRows, index: GroupIndex, vectors: NoisyVectors
 ) -> Published:
@@ -511,6 +527,14 @@ class _MeasuredColumns:
         """Return the share of what is left for sums and quantiles that quantiles take."""
         return quantile_share(layout, len(self._statistics.quantiles))
 
+    def expected_halves(
+        self, layout: Layout, vectors: NoisyVectors, size: int = 1, ranks: float = 0.0
+    ) -> dict[str, float]:
+        """Return half the expected width of the intervals of a group of this size, before anything is drawn."""
+        fraction = self.rest_share * (1 - self.quantile_share(layout))
+        scale = vectors.scale(squared_sensitivity=layout.squared_sensitivity, fraction=fraction)
+        return expected_halves(layout, scale, size, ranks)
+
     def most_entries(self, layout: Layout, index: GroupIndex) -> int:
         """Return how many noisy entries are released at most, a public number: proof: step 1."""
         found = len(self._unbounded) * (len(grid_edges()) + 1) + len(self._uncut) * STAGES * most_cells()
@@ -538,9 +562,7 @@ class _MeasuredColumns:
 
         bounds, cuts = {}, {}
         if self._unbounded:
-            fraction = self.rest_share * (1 - self.quantile_share(layout))
-            scale = vectors.scale(squared_sensitivity=layout.squared_sensitivity, fraction=fraction)
-            noise = expected_halves(layout, scale, 1)
+            noise = self.expected_halves(layout, vectors)
             found = release_counts(
                 SealedCounts(rows.unit_values(self._unbounded)),
                 lambda values: find_bounds(
