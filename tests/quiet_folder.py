@@ -13,8 +13,10 @@ def quiet_folder() -> Iterator[Path]:
     before = os.environ.get("QUORATE_STATE")
     with tempfile.TemporaryDirectory() as name:
         os.environ["QUORATE_STATE"] = str(Path(name) / "state")
+        home = Path(name) / "home"
+        home.mkdir()
         try:
-            yield Path(name)
+            yield home
         finally:
             os.environ.pop("QUORATE_STATE")
             if before is not None:

@@ -5,23 +5,25 @@ The attacks are on states: a fork, a restart, two threads that spend at once, tw
 
 import math
 import os
+import shutil
 import time
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from planted.bug import Caught, PlantedBug, run_together, twin_bug
+from planted.bug import Caught, PlantedBug, replaced, replacement_bug, run_together, twin_bug
 from quiet_folder import quiet_folder
 from quorate.auditing._plays import SeededNoise
 from quorate.compute.ensemble import Ensemble
 from quorate.compute.ensemble.estimators import EstimatorTeachers
 from quorate.core.answerers import Votes
 from quorate.core.errors import BudgetSpent, QuorateError
-from quorate.core.ledger import Ledger
+from quorate.core.ledger import Ledger, chain
 from quorate.core.mechanisms import NoisySum, SoftMajority
 from quorate.core.privacy import Budget, Cost
 from quorate.core.requests import Admitted, Asked, KeptAnswers
@@ -106,6 +108,31 @@ def spend_after_restart(target: KeptInLedger) -> Caught:
     return Caught("restart", evidence, found=total > target.epsilon)
 
 
+def _mark_in_the_model(model: Path) -> Path | None:
+    """Keep the mark wherever the setting says: also in the folder that is put back (the mistake)."""
+    return chain.state_folder()
+
+
+def put_back_with_its_mark(twin: tuple[Any, str, Any]) -> Caught:
+    """Spend everything, put back an old copy of the folder, in which the state folder lies too, and spend again."""
+    total, epsilon = 0.0, 1.0
+    with quiet_folder() as home, replaced(*twin):
+        model, path = home / "model", home / "model" / "ledger.sqlite"
+        os.environ["QUORATE_STATE"] = str(model / "state")
+        model.mkdir()
+        Ledger.create(path, Budget(epsilon=epsilon, delta=0.0), fingerprint="planted").close()
+        shutil.copytree(model, home / "copy")
+        for _ in range(2):
+            with suppress(QuorateError):
+                budget = Ledger.open(path, fingerprint="planted").budget()
+                while True:
+                    budget.spend(Cost(renyi=0.25))
+                    total += 0.25
+            shutil.rmtree(model)
+            shutil.copytree(home / "copy", model)
+    return Caught("folder put back", f"{total:g} spent of a budget of {epsilon:g}", found=total > epsilon)
+
+
 class CheckedThenCharged(Budget):
     """Looks whether a cost fits, and charges it in a second step: two that look at once are both let through."""
 
@@ -173,6 +200,9 @@ STATES = (
         "seed_repeated_after_fork", "state", RepeatsAfterFork, NoisySum, draw_after_fork, sensitivity=1, scale=1000.0
     ),
     twin_bug("budget_reset_on_restart", "state", ForgetsOnRestart, KeptInLedger, spend_after_restart, epsilon=1.0),
+    replacement_bug(
+        "mark_kept_in_the_model", "state", (chain, "folder_outside"), _mark_in_the_model, put_back_with_its_mark
+    ),
     twin_bug("double_spend", "state", CheckedThenCharged, Budget, spend_at_once, epsilon=1.0, delta=0.0),
     PlantedBug("cache_shared_between_callers", "state", SharedAnswers, KeptAnswers, ask_as_two_callers),
 )

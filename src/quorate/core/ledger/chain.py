@@ -90,6 +90,12 @@ def state_folder() -> Path | None:
     return None if base.startswith("~") else Path(base).absolute() / "quorate"
 
 
+def folder_outside(model: Path) -> Path | None:
+    """Return the folder for marks, or None if it lies in that of the model, with which it would be rolled back."""
+    state = state_folder()
+    return None if state is None or state.resolve().is_relative_to(Path(model).resolve()) else state
+
+
 def is_outside_mark_required() -> bool:
     """Return whether `$QUORATE_OUTSIDE_MARK` leaves it at its default: nothing is spent without such a mark."""
     text = os.environ.get(_WAIVER, "true").lower()
@@ -108,9 +114,7 @@ class Witness:
         self._ledger, self._key, self._in_database = ledger, key, in_database
         self.is_waived = in_database or not is_outside_mark_required()  # A database is not rolled back with a folder.
         self._beside = Path(folder).absolute() / MARK_FILE
-        state = state_folder()
-        if state is not None and state.resolve().is_relative_to(Path(folder).resolve()):
-            state = None  # It would be rolled back with the model.
+        state = folder_outside(folder)
         self._outside = None if state is None else state / f"{keyed_hash(key, b'name', ledger.encode())[:32]}.mark"
 
     def marks(self) -> Iterator[Mark]:
