@@ -141,8 +141,16 @@ class AutoCuts:
         *,
         slack: float = 0.0,
     ) -> tuple[Domain, Released]:
-        """Find the cuts, count the records by them, and release the marginals with the rest of the budget."""
+        """Find the cuts or columns, count the records, and release the marginals with the rest of the budget."""
         assert isinstance(engine, MeasuringEngine)
+        columns, notes = self._find(private, vectors, slack)
+        domain = make_domain(self.workload, None, columns)
+        queries, (sealed, _) = weigh(domain), domain.seal(private)
+        released = release_counts(sealed, lambda counted: engine.run_rest(queries, counted, vectors))
+        return domain, replace(released, notes=(*released.notes, *notes))
+
+    def _find(self, private: dict[str, Any], vectors: NoisyVectors, slack: float) -> tuple[Columns, list[str]]:
+        """Return the columns with the cuts that were found, and notes about them."""
         names, spent = self.columns.uncut, 0.0
         numbers = SealedCounts([read_numbers(private[name], self.columns.reading) for name in names])
 
@@ -153,13 +161,10 @@ class AutoCuts:
             return vectors.release(counts, squared_sensitivity=squared_sensitivity, fraction=fraction)
 
         cuts = release_counts(numbers, lambda lines: find_cuts(lines, draw, cells=self.cells))
-        domain = make_domain(self.workload, None, self._cut(dict(zip(names, cuts, strict=True))))
-        queries, (sealed, _) = weigh(domain), domain.seal(private)
-        released = release_counts(sealed, lambda counted: engine.run_rest(queries, counted, vectors))
         notes = [f"cuts found with noise, for a tenth of the budget at most: {shown_names(names)}"]
         if hidden := [name for name, column_cuts in zip(names, cuts, strict=True) if not column_cuts]:
             notes.append(f"noise hid where the numbers are, so that synthetic ones say nothing: {shown_names(hidden)}")
-        return domain, replace(released, notes=(*released.notes, *notes))
+        return self._cut(dict(zip(names, cuts, strict=True))), notes
 
     def _cut(self, cuts_by_name: Mapping[str, Sequence[float]]) -> Columns:
         """Return the columns with these cuts. A closed number without cuts is cut at 0, since one cell has no query."""
@@ -212,24 +217,7 @@ class AutoColumns(AutoCuts):
         choose_share(vectors, units=records, columns=len(self.columns.names), slack=budget.slack)  # refuses too few
         return vectors
 
-    def release(
-        self,
-        private: dict[str, Any],
-        engine: Engine,
-        vectors: NoisyVectors,
-        weigh: Callable[[Domain], Queries],
-        *,
-        slack: float = 0.0,
-    ) -> tuple[Domain, Released]:
-        """Learn the columns, count the records by them, and release the marginals with the rest of the budget."""
-        assert isinstance(engine, MeasuringEngine)
-        columns, notes = self._learn(private, vectors, slack)
-        domain = make_domain(self.workload, None, columns)
-        queries, (sealed, _) = weigh(domain), domain.seal(private)
-        released = release_counts(sealed, lambda counted: engine.run_rest(queries, counted, vectors))
-        return domain, replace(released, notes=(*released.notes, *notes))
-
-    def _learn(self, private: dict[str, Any], vectors: NoisyVectors, slack: float) -> tuple[Columns, list[str]]:
+    def _find(self, private: dict[str, Any], vectors: NoisyVectors, slack: float) -> tuple[Columns, list[str]]:
         """Return the columns that were learned, and notes about them."""
         units = len(private[self.columns.names[0]])
         share = choose_share(vectors, units=units, columns=len(private), slack=slack)
