@@ -157,38 +157,64 @@ def compare_charges(play: Play, first: Any, *others: Any, seed: int = 0, records
 
 
 def _judge(first: "_Tape", second: "_Tape", records: int) -> Comparison:
-    forbidden, total, square, is_gaussian = list(second.broken), 0.0, 0.0, True
-    trials: dict[int, float] = {}
-    for number, (one, other) in enumerate(zip(first.releases, second.releases, strict=False)):
-        loss, charged = one.compare(one, other), first.charged_by(one)
-        name = f"release {number}, of {_name(one.mechanism)},"
-        if loss.ratio > records**2 * _MARGIN:
-            forbidden.append(f"{name} moves by {loss.ratio:.4g} times the square of its stated sensitivity")
-        if one.trial:  # of which only the best is released
-            trials[one.trial] = trials.get(one.trial, 0.0) + loss.loss
-            continue
-        total, is_gaussian = total + loss.loss, is_gaussian and (loss.is_gaussian or loss.loss == 0)
-        square += 2 * loss.loss if loss.is_gaussian else 0.0
-        if charged is not None and total > charged * records**2 * _MARGIN:
-            forbidden.append(f"{name} brings the loss to {total:.6g}, and {charged:.6g} were charged by then")
-    forbidden += [
-        f"trial {trial} loses {loss:.6g}, and {first.trials[trial]:.6g} are stated for each"
-        for trial, loss in trials.items()
-        if loss > first.trials[trial] * _MARGIN
-    ]
-    if total > first.charged * records**2 * _MARGIN:
-        forbidden.append(f"all releases together lose {total:.6g}, and {first.charged:.6g} are charged")
-    claim = first.played.claim
-    if claim is not None and is_gaussian and _gaussian_delta(claim[0], math.sqrt(square)) > claim[1] * _MARGIN:
-        delta = _gaussian_delta(claim[0], math.sqrt(square))
-        forbidden.append(f"delta is {delta:.3g} at epsilon {claim[0]:.4g}, and {claim[1]:.3g} is claimed")
+    sums = _LossSums(first, records)
+    for number, (release, neighbour) in enumerate(zip(first.releases, second.releases, strict=False)):
+        sums.add(f"release {number}, of {_name(release.mechanism)},", release, release.compare(release, neighbour))
+    sums.judge_totals()
+    forbidden = [*second.broken, *sums.forbidden, *_differences(first, second)]
+    return Comparison(len(first.releases), sums.total, first.charged, tuple(forbidden))
+
+
+def _differences(first: "_Tape", second: "_Tape") -> Iterator[str]:
+    """Yield what differs between two runs of the same releases: rule 4."""
     if len(first.releases) != len(second.releases):
-        forbidden.append(f"there are {len(first.releases)} releases on one data set, {len(second.releases)} on another")
+        yield f"there are {len(first.releases)} releases on one data set, {len(second.releases)} on another"
     if repr(first.played[:2]) != repr(second.played[:2]):
-        forbidden.append("what is shown besides the releases differs")
+        yield "what is shown besides the releases differs"
     if first.charged != second.charged:
-        forbidden.append("what is charged differs, though all releases are the same")
-    return Comparison(len(first.releases), total, first.charged, tuple(forbidden))
+        yield "what is charged differs, though all releases are the same"
+
+
+class _LossSums:
+    """The losses of the releases of a run, summed and held against its charges: rules 1 to 3."""
+
+    def __init__(self, tape: "_Tape", records: int) -> None:
+        self.forbidden: list[str] = []
+        self.total = 0.0
+        self._tape = tape
+        self._bound = records**2 * _MARGIN
+        self._square = 0.0  # of the length that all Gaussian releases move
+        self._is_gaussian = True
+        self._trials: dict[int, float] = {}
+
+    def add(self, name: str, release: _Release, loss: Loss) -> None:
+        """Add what a release loses."""
+        if loss.ratio > self._bound:
+            self.forbidden.append(f"{name} moves by {loss.ratio:.4g} times the square of its stated sensitivity")
+        if release.trial:  # of which only the best is released
+            self._trials[release.trial] = self._trials.get(release.trial, 0.0) + loss.loss
+            return
+        self.total += loss.loss
+        self._is_gaussian &= loss.is_gaussian or loss.loss == 0
+        self._square += 2 * loss.loss if loss.is_gaussian else 0.0
+        charged = self._tape.charged_by(release)
+        if charged is not None and self.total > charged * self._bound:
+            self.forbidden.append(f"{name} brings the loss to {self.total:.6g}, and {charged:.6g} were charged by then")
+
+    def judge_totals(self) -> None:
+        """Hold the sums against what the trials state, what is charged and what is claimed."""
+        for trial, loss in self._trials.items():
+            stated = self._tape.trials[trial]
+            if loss > stated * _MARGIN:
+                self.forbidden.append(f"trial {trial} loses {loss:.6g}, and {stated:.6g} are stated for each")
+        charged, claim = self._tape.charged, self._tape.played.claim
+        if self.total > charged * self._bound:
+            self.forbidden.append(f"all releases together lose {self.total:.6g}, and {charged:.6g} are charged")
+        if claim is None or not self._is_gaussian:
+            return
+        delta = _gaussian_delta(claim[0], math.sqrt(self._square))
+        if delta > claim[1] * _MARGIN:
+            self.forbidden.append(f"delta is {delta:.3g} at epsilon {claim[0]:.4g}, and {claim[1]:.3g} is claimed")
 
 
 class _Tape:

@@ -51,8 +51,8 @@ def write_groups_report(release: GroupRelease, path: Path) -> Path:
     replaced = "all records of one person" if unit == PERSON else "one private record replaced by any other"
     claim = Claim(budget.epsilon, budget.delta, unit, f"{replaced}; their number is public")
     notes = [f"{release.claim_[0].upper()}{release.claim_[1:]}.", *release.page_facts()]
-    shown = [_shown(row, release.by_) for row in rows[:_TABLE_ROWS]]
-    data = GroupReport(claim=claim, rows=shown, rows_left_out=len(rows) - len(shown), notes=notes)
+    table = [_format_row(row, release.by_) for row in rows[:_TABLE_ROWS]]
+    data = GroupReport(claim=claim, rows=table, rows_left_out=len(rows) - len(table), notes=notes)
     flagged = sum(bool(row["note"]) for row in rows)
     cards = {
         "groups": f"{len(release.published_.keys):,}",
@@ -62,7 +62,7 @@ def write_groups_report(release: GroupRelease, path: Path) -> Path:
     return write_page(render("groups.html", data=data, cards=cards, plots=_plots(rows, release.by_)), path)
 
 
-def _shown(row: Row, by: Sequence[str]) -> dict[str, str]:
+def _format_row(row: Row, by: Sequence[str]) -> dict[str, str]:
     """Return a row of the table as texts."""
     texts = {name: "no value" if row[name] is None else str(row[name]) for name in by}
     numbers = {"answer": row["answer"], "low": row["low"], "high": row["high"]}
@@ -73,16 +73,23 @@ def _shown(row: Row, by: Sequence[str]) -> dict[str, str]:
 
 def _plots(rows: Sequence[Row], by: Sequence[str]) -> list[Plot]:
     """Return a plot of each measure: a series if one of the columns is a part of dates, bars otherwise."""
-    measures = list(dict.fromkeys(row["measure"] for row in rows))[:_PLOTS]
     times = [name for name in by if name.rpartition(":")[2] in _PARTS and ":" in name]
+    groups_by = [name for name in by if name not in times]
     plots = []
-    for number, measure in enumerate(measures):
-        own = [row for row in rows if row["measure"] == measure and row["answer"] is not None]
-        if times and len(times) == 1:
-            plots.append(_plot_series(f"series-{number}", measure, own, times[0], [n for n in by if n != times[0]]))
-        elif own:
-            plots.append(_plot_bars(f"bars-{number}", measure, own, by))
+    for number, (measure, answered) in enumerate(list(_answers_by_measure(rows).items())[:_PLOTS]):
+        if len(times) == 1:
+            plots.append(_plot_series(f"series-{number}", measure, answered, times[0], groups_by))
+        elif answered:
+            plots.append(_plot_bars(f"bars-{number}", measure, answered, by))
     return plots
+
+
+def _answers_by_measure(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """Return the rows of each measure that have an answer; a measure without any has an empty list."""
+    answers: dict[str, list[Row]] = {}
+    for row in rows:
+        answers.setdefault(row["measure"], []).extend([row] * (row["answer"] is not None))
+    return answers
 
 
 def _name(row: Row, by: Sequence[str]) -> str:
@@ -114,12 +121,9 @@ def _plot_series(name: str, measure: str, rows: Sequence[Row], time: str, by: Se
 
     def draw(axes: Any) -> None:
         for colour, group in zip(_COLOURS, groups, strict=False):
-            own = {row[time]: row for row in rows if _name(row, by) == group}
-            places = [place for place, moment in enumerate(times) if moment in own]
-            line = [own[times[place]] for place in places]
-            axes.plot(places, [row["answer"] for row in line], color=colour, marker="o", label=group)
-            ends = [[row["answer"] if row[end] is None else row[end] for row in line] for end in ("low", "high")]
-            axes.fill_between(places, *ends, color=colour, alpha=0.2, linewidth=0)
+            _draw_line(
+                axes, {row[time]: row for row in rows if _name(row, by) == group}, times, colour=colour, label=group
+            )
         step = max(1, -(-len(times) // 5))
         axes.set_xticks(range(0, len(times), step), times[::step])
         axes.set(ylabel=measure)
@@ -129,3 +133,12 @@ def _plot_series(name: str, measure: str, rows: Sequence[Row], time: str, by: Se
 
     description = f"{measure} of {', '.join(groups) or 'no group'} with 95% intervals; all groups are in the table."
     return draw_plot(name, measure, description, draw)
+
+
+def _draw_line(axes: Any, by_time: Mapping[Any, Row], times: Sequence[Any], *, colour: str, label: str) -> None:
+    """Draw the answers of a group over time, with the band of their intervals."""
+    positions = [position for position, moment in enumerate(times) if moment in by_time]
+    line = [by_time[times[position]] for position in positions]
+    axes.plot(positions, [row["answer"] for row in line], color=colour, marker="o", label=label)
+    ends = [[row["answer"] if row[end] is None else row[end] for row in line] for end in ("low", "high")]
+    axes.fill_between(positions, *ends, color=colour, alpha=0.2, linewidth=0)

@@ -1,7 +1,7 @@
 """Conditions that records must meet to count: comparisons of a column with public values."""
 
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,18 +36,17 @@ class Condition:
         """Return the condition of a tuple: (column, operator, value), or (column, "missing")."""
         is_listed = isinstance(condition, tuple | list) and len(condition) > 1
         column, sign, *rest = condition if is_listed else (None, None)
-        values = rest[0] if len(rest) == 1 and isinstance(rest[0], list | tuple | set) else rest
-        plain = tuple(float(value) if isinstance(value, int | float) else value for value in values)
-        needed = {"missing": 0, "present": 0, "in": len(plain), "not in": len(plain)}.get(str(sign), 1)
+        values = _plain_values(rest)
+        needed = {"missing": 0, "present": 0, "in": len(values), "not in": len(values)}.get(str(sign), 1)
         is_known = isinstance(column, str) and sign in OPERATORS
-        if not is_known or len(plain) != needed or not all(isinstance(value, float | str) for value in plain):
+        if not is_known or len(values) != needed or not all(isinstance(value, float | str) for value in values):
             raise InvalidInput(
                 f"where must have conditions such as ('age', '>=', 18), with one of {', '.join(OPERATORS)}; "
                 f"got {condition!r}"
             )
-        if sign in _ORDERS and isinstance(plain[0], str):
-            declared_moment(plain[0], "days")  # refuses a text that is no date
-        return cls(str(column), str(sign), plain)
+        if sign in _ORDERS and isinstance(values[0], str):
+            declared_moment(values[0], "days")  # refuses a text that is no date
+        return cls(str(column), str(sign), values)
 
     def __str__(self) -> str:
         return " ".join([self.column, self.operator, *map(canonical_text, self.values)])
@@ -73,6 +72,12 @@ class Condition:
         listed = np.array([*(text in wanted for text in coded.dictionary.to_pylist()), False], dtype=np.bool_)
         is_listed |= listed[coded.indices.fill_null(len(listed) - 1).to_numpy(zero_copy_only=False)]
         return np.asarray(is_listed if self.operator in ("=", "in") else present & ~is_listed)
+
+
+def _plain_values(operands: Sequence[Any]) -> tuple[Any, ...]:
+    """Return the values that follow an operator, also where they are in a list; numbers become floats."""
+    values = operands[0] if len(operands) == 1 and isinstance(operands[0], list | tuple | set) else operands
+    return tuple(float(value) if isinstance(value, int | float) else value for value in values)
 
 
 def parse_conditions(conditions: Iterable[Any]) -> tuple[Condition, ...]:

@@ -28,6 +28,17 @@ def read_sql(text: str) -> dict[str, Any]:
     >>> settings["by"], settings["totals"], settings["quantiles"], settings["where"]
     (['region'], ['cost'], {'stay': [0.5]}, [('age', '>=', 18.0)])
     """
+    query = _parse_select(text)
+    _check_source(query)
+    settings: dict[str, Any] = {"by": _keys(query), "totals": [], "means": [], "quantiles": {}, "groups": None}
+    for expression in query.expressions:
+        _add_measure(expression, settings)
+    where = query.args.get("where")
+    return settings | {"where": [] if where is None else list(_conditions(where.this))}
+
+
+def _parse_select(text: str) -> Any:
+    """Return the tree of a SELECT that has no clauses but those of the shape."""
     sqlglot = import_extra("sqlglot", "sql", use="SQL")
     try:
         parsed = sqlglot.parse(text, read="duckdb")
@@ -35,33 +46,37 @@ def read_sql(text: str) -> dict[str, Any]:
         _refuse("a text that is no SQL")
     if len(parsed) != 1 or type(parsed[0]).__name__ != "Select":
         _refuse("anything but one SELECT")
-    query: Any = parsed[0]
-    for clause, value in query.args.items():
+    for clause, value in parsed[0].args.items():
         if value and clause not in ("expressions", "from_", "where", "group", "kind"):
             _refuse(clause.strip("_").upper().replace("_", " "))
+    return parsed[0]
+
+
+def _check_source(query: Any) -> None:
     source = query.args.get("from_")
     table: Any = None if source is None else source.this
     if type(table).__name__ != "Table" or any(value for name, value in table.args.items() if name not in _TABLE):
         _refuse("a source that is not the name of one table")
+
+
+def _keys(query: Any) -> list[str]:
+    """Return the columns of GROUP BY, none without it."""
     group = query.args.get("group")
-    if group is not None and any(value for name, value in group.args.items() if name != "expressions"):
+    if group is None:
+        return []
+    if any(value for name, value in group.args.items() if name != "expressions"):
         _refuse("GROUP BY of sets")
-    by = [_key(key) for key in (group.expressions if group is not None else [])]
-    settings: dict[str, Any] = {"by": by, "totals": [], "means": [], "quantiles": {}, "groups": None}
-    for expression in query.expressions:
-        _add_measure(expression, settings)
-    where = query.args.get("where")
-    return settings | {"where": [] if where is None else list(_conditions(where.this))}
+    return [_key(key) for key in group.expressions]
 
 
-def _refuse(what: str) -> NoReturn:
-    raise InvalidInput(f"SQL here must have the shape {_SHAPE}; got {what}")
+def _refuse(text: str) -> NoReturn:
+    raise InvalidInput(f"SQL here must have the shape {_SHAPE}; got {text}")
 
 
-def _name(column: Any, what: str) -> str:
+def _name(column: Any, text: str) -> str:
     """Return the name of a plain column."""
     if type(column).__name__ != "Column" or column.table:
-        _refuse(what)
+        _refuse(text)
     return str(column.name)
 
 
@@ -78,10 +93,8 @@ def _add_measure(expression: Any, settings: dict[str, Any]) -> None:
     if kind in ("Column", "TimestampTrunc", "DateTrunc"):
         if _key(expression) not in settings["by"]:
             _refuse(f"{text}, which GROUP BY does not name")
-    elif kind == "Count" and type(expression.this).__name__ == "Star":
-        return
-    elif kind == "Count" and type(expression.this).__name__ == "Distinct" and len(expression.this.expressions) == 1:
-        settings["groups"] = _name(expression.this.expressions[0], text)
+    elif kind == "Count":
+        _add_count(expression.this, settings, text)
     elif kind in ("Sum", "Avg"):
         names = settings["totals" if kind == "Sum" else "means"]
         name = _name(expression.this, text)
@@ -91,6 +104,15 @@ def _add_measure(expression: Any, settings: dict[str, Any]) -> None:
         number = 0.5 if kind == "Median" else _number(level, text)
         settings["quantiles"].setdefault(_name(expression.this, text), []).append(number)
     else:
+        _refuse(text)
+
+
+def _add_count(counted: Any, settings: dict[str, Any], text: str) -> None:
+    """Add count(DISTINCT person); count(*) is part of every release."""
+    kind = type(counted).__name__
+    if kind == "Distinct" and len(counted.expressions) == 1:
+        settings["groups"] = _name(counted.expressions[0], text)
+    elif kind != "Star":
         _refuse(text)
 
 
@@ -122,7 +144,7 @@ def _conditions(tree: Any) -> Iterator[tuple[Any, ...]]:
                 (_name(tree.this, text), "<=", _value(tree.args["high"], text)),
             ]
         ),
-        "In": lambda: iter([_listed(tree, "in", text)]),
+        "In": lambda: iter([_membership(tree, "in", text)]),
         "Is": lambda: iter([_missing(tree, "missing", text)]),
         "Not": lambda: iter([_negated(tree.this, text)]),
     }
@@ -140,7 +162,7 @@ def _comparison(tree: Any, sign: str, text: str) -> tuple[Any, ...]:
     return _name(tree.expression, text), _TURNED[sign], _value(tree.this, text)
 
 
-def _listed(tree: Any, sign: str, text: str) -> tuple[Any, ...]:
+def _membership(tree: Any, sign: str, text: str) -> tuple[Any, ...]:
     if not tree.expressions:
         _refuse(text)
     return _name(tree.this, text), sign, [_value(value, text) for value in tree.expressions]
@@ -154,7 +176,7 @@ def _missing(tree: Any, sign: str, text: str) -> tuple[Any, ...]:
 
 def _negated(tree: Any, text: str) -> tuple[Any, ...]:
     if type(tree).__name__ == "In":
-        return _listed(tree, "not in", text)
+        return _membership(tree, "not in", text)
     if type(tree).__name__ == "Is":
         return _missing(tree, "present", text)
     _refuse(text)
