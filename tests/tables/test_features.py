@@ -17,7 +17,7 @@ from quorate.tables import Category, Date, Number, Schema
 from quorate.tables.features import AdditiveColumns
 from quorate.tables.features.additive import cuts_for
 from quorate.tables.features.blocks import Categories, Ramps, column_numbers, column_texts
-from quorate.tables.features.fourier import _drawn
+from quorate.tables.features.fourier import _draw_waves
 from quorate.tables.persons import unit_numbers
 
 FRAME = pandas.DataFrame({
@@ -287,7 +287,7 @@ def test_products_with_the_directions_of_waves_are_exact():
     generator = np.random.default_rng(0)
     [waves] = AdditiveColumns(waves=6).fit(generator.normal(size=(100, 9))).together_
     lines = generator.random((5, 9))
-    directions, _ = _drawn(9, 6)
+    directions, _ = _draw_waves(9, 6)
     whole = np.rint(lines * 2**20)
     exactly = [
         [sum(int(v) * int(w) for v, w in zip(row, column, strict=True)) for column in directions.T] for row in whole

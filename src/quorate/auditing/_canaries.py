@@ -133,9 +133,9 @@ def judge_guesses(
     for _ in range(20):
         middle = (low + high) / 2
         low, high = (middle, high) if chance(middle) <= 1 - confidence else (low, middle)
-    shown = smallest_excess(low, delta=delta, entries=1) if low > 0 else 0.0
+    lower_bound = smallest_excess(low, delta=delta, entries=1) if low > 0 else 0.0
     claimed = largest_length(epsilon=epsilon, delta=delta, entries=1)
-    return OneFit(len(coins), guesses, correct, chance(claimed), shown, (epsilon, delta))
+    return OneFit(len(coins), guesses, correct, chance(claimed), lower_bound, (epsilon, delta))
 
 
 def audit_release_once(
@@ -172,15 +172,15 @@ def audit_release_once(
     )
     canaries, draw = check_count("canaries", canaries), np.random.default_rng() if draw is None else draw
     side = math.isqrt(2 * canaries - 1) + 1
-    others = draw.integers(0, side**2, check_count("records", records) - canaries)
+    bystanders = draw.integers(0, side**2, check_count("records", records) - canaries)
     cells, coins = draw.permutation(side**2)[: 2 * canaries].reshape(2, canaries), draw.choice([-1, 1], canaries)
-    table = np.concatenate([others, np.where(coins > 0, *cells)])
+    table = np.concatenate([bystanders, np.where(coins > 0, *cells)])
     values = [str(value) for value in range(side)]
     fitted = clone(release).set_params(subject=Workload.marginals(2), columns={"row": values, "column": values})
     fitted.fit({"row": (table // side).astype(str), "column": (table % side).astype(str)})
     counts = np.asarray(fitted.released_.unbiased) * records
     numbers = _cell_numbers(fitted, side)
-    rest = counts[numbers] - np.bincount(others, minlength=side**2)
+    rest = counts[numbers] - np.bincount(bystanders, minlength=side**2)
     scores = rest[cells[0]] - rest[cells[1]]
     claim = {"epsilon": float(release.epsilon), "delta": float(release.delta)}
     return judge_guesses(scores, coins, confidence=confidence, **claim)
@@ -190,6 +190,6 @@ def _cell_numbers(fitted: QueryRelease, side: int) -> Integers:
     """Return the numbers of the queries that count each cell of both columns."""
     queries = fitted.domain_.queries
     assert isinstance(queries, Marginals)
-    places = np.arange(side**2)
-    cells = places // side * queries.sizes[1] + places % side
+    positions = np.arange(side**2)
+    cells = positions // side * queries.sizes[1] + positions % side
     return np.asarray(queries.offsets[-2] + cells, dtype=np.int64)

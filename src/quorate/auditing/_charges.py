@@ -63,14 +63,14 @@ Terms = tuple[float, float]  # epsilon and delta
 class Played(NamedTuple):
     """What a run shows besides its releases, what it claims, and what pays.
 
-    By default all budgets pay that the run opens; where it opens none, what it claims. `apart` is what it sets aside
-    for releases that are not charged to a budget.
+    By default all budgets pay that the run opens; where it opens none, what it claims. `set_aside` is what it keeps
+    back for releases that are not charged to a budget.
     """
 
     shown: Any
     claim: Terms | None = None
     budgets: Sequence[Budget] | None = None
-    apart: Terms | None = None
+    set_aside: Terms | None = None
 
 
 Play = Callable[[Any], Played]
@@ -102,7 +102,7 @@ class Comparison:
 @dataclass
 class _Release:
     mechanism: Any
-    given: Any  # what the mechanism was called with
+    private: Any  # what the mechanism was called with
     inputs: Any  # the same as arrays
     compare: Callable[["_Release", "_Release"], "Loss"]
     answers: Any = None
@@ -150,9 +150,9 @@ def compare_charges(play: Play, first: Any, *others: Any, seed: int = 0, records
     for other in others:
         tape = _Tape(original.releases)
         tape.play(play, other, seed)
-        found = _judge(original, tape, records)
-        if (len(found.forbidden), found.moved) >= (len(worst.forbidden), worst.moved):
-            worst = found
+        comparison = _judge(original, tape, records)
+        if (len(comparison.forbidden), comparison.moved) >= (len(worst.forbidden), worst.moved):
+            worst = comparison
     return worst
 
 
@@ -218,15 +218,15 @@ class _LossSums:
 
 
 class _Tape:
-    """All releases of one run, and what was charged at each; `given` are those of the run that it is held against."""
+    """All releases of one run, and what was charged at each; `recorded` are those of the run to compare it with."""
 
-    def __init__(self, given: list[_Release] | None) -> None:
+    def __init__(self, recorded: list[_Release] | None) -> None:
         self.releases: list[_Release] = []
         self.broken: list[str] = []
         self.charged = 0.0
         self.played = Played(None)
         self.trials: dict[int, float] = {}
-        self._given = given
+        self._recorded = recorded
         self._budgets: list[Budget] = []
         self._known: dict[int, float] = {}  # what each budget was charged when it was read last
         self._current: _Release | None = None  # a release before its first draw
@@ -239,7 +239,7 @@ class _Tape:
             try:
                 self.played = play(data)
             except Exception as error:
-                if self._given is None:
+                if self._recorded is None:
                     raise
                 self.played = Played(f"{type(error).__name__}: {error}")
             self.charged = self._worth_of_all(self._worth())
@@ -252,12 +252,12 @@ class _Tape:
         return self._worth_of_all(release.worth)
 
     def _worth_of_all(self, worth: Mapping[int, float]) -> float:
-        _, claim, budgets, apart = self.played
+        _, claim, budgets, set_aside = self.played
         if budgets is not None:
             worth = {id(budget): worth[id(budget)] for budget in budgets}
-        if apart is None and claim is not None and not self._budgets:
-            apart = claim
-        return math.fsum(worth.values()) + (0.0 if apart is None else _worth_of_terms(*apart))
+        if set_aside is None and claim is not None and not self._budgets:
+            set_aside = claim
+        return math.fsum(worth.values()) + (0.0 if set_aside is None else _worth_of_terms(*set_aside))
 
     def _note_charge(self) -> None:
         if self._current is not None:
@@ -275,20 +275,20 @@ class _Tape:
     def _hooked(self) -> Iterator[None]:
         hooked = [(hook.owner, hook.method, self._taped(hook)) for hook in _HOOKS]
         hooked += [(Budget, "__init__", self._noting_budgets()), (RandomStopping, "draw_best", self._trying())]
-        before = [inspect.getattr_static(owner, name) for owner, name, _ in hooked]
+        originals = [inspect.getattr_static(owner, name) for owner, name, _ in hooked]
         for owner, name, function in hooked:
             setattr(owner, name, function)
         try:
             yield
         finally:
-            for (owner, name, _), function in zip(hooked, before, strict=True):
+            for (owner, name, _), function in zip(hooked, originals, strict=True):
                 setattr(owner, name, function)
 
     def _noting_budgets(self) -> Any:
         original = Budget.__init__
 
-        def open_budget(budget: Budget, *arguments: Any, **named: Any) -> None:
-            original(budget, *arguments, **named)
+        def open_budget(budget: Budget, *arguments: Any, **keywords: Any) -> None:
+            original(budget, *arguments, **keywords)
             if not self._trial:  # which has a budget of its own
                 self._budgets.append(budget)
 
@@ -313,18 +313,18 @@ class _Tape:
     def _taped(self, hook: _Hook) -> Any:
         original = getattr(hook.owner, hook.method)
 
-        def release(mechanism: Any, private: Any, *arguments: Any, **named: Any) -> Any:
+        def release(mechanism: Any, private: Any, *arguments: Any, **keywords: Any) -> Any:
             if self._is_inside:  # one mechanism draws by another
-                return original(mechanism, private, *arguments, **named)
+                return original(mechanism, private, *arguments, **keywords)
             private = list(private) if isinstance(private, Iterator) else private
             noted = _Release(mechanism, private, hook.read(private), hook.compare, trial=self._trial)
             if isinstance(mechanism, Run) and all(mechanism is not other.mechanism for other in self.releases):
                 noted.opening = mechanism.spent.renyi
-            given = self._take_given(mechanism)
+            recorded = self._recall_private(mechanism)
             self._current, self._is_inside = noted, True
             self.releases.append(noted)
             try:
-                noted.answers = original(mechanism, private if given is None else given, *arguments, **named)
+                noted.answers = original(mechanism, private if recorded is None else recorded, *arguments, **keywords)
             finally:
                 self._note_charge()
                 self._is_inside = False
@@ -334,18 +334,18 @@ class _Tape:
 
         return release
 
-    def _take_given(self, mechanism: Any) -> Any:
+    def _recall_private(self, mechanism: Any) -> Any:
         """Return what the mechanism was given in the first run, and note where that run released something else."""
-        if self._given is None:
+        if self._recorded is None:
             return None
         number = len(self.releases)
-        other = self._given[number].mechanism if number < len(self._given) else None
+        other = self._recorded[number].mechanism if number < len(self._recorded) else None
         if _name(other) != _name(mechanism) or (not isinstance(other, Run) and other != mechanism):
             self.broken.append(
                 f"release {number} is by {_name(mechanism)} on one data set, by {_name(other)} on another"
             )
             return None
-        return self._given[number].given
+        return self._recorded[number].private
 
 
 def _name(mechanism: Any) -> str:
@@ -376,8 +376,8 @@ def _gaussian_delta(epsilon: float, length: float) -> float:
     """Return the exact delta of a Gaussian that is moved by this length (Balle and Wang 2018, theorem 8)."""
     if length == 0:
         return 0.0
-    near, far = (float(log_ndtr(sign * length / 2 - epsilon / length)) for sign in (1, -1))
-    return math.exp(near) - math.exp(epsilon + far)
+    above, below = (float(log_ndtr(sign * length / 2 - epsilon / length)) for sign in (1, -1))
+    return math.exp(above) - math.exp(epsilon + below)
 
 
 # --- what each kind of mechanism is given, and what a change of it loses -------------------------------------------
@@ -404,16 +404,16 @@ def _read_tally(tally: Any) -> Any:
     return np.repeat(np.arange(tally.counts.size), tally.counts)
 
 
-def _compare_sums(one: _Release, other: _Release) -> Loss:
-    moved = [float(mine - theirs) ** 2 for mine, theirs in zip(one.inputs, other.inputs, strict=True)]
-    sum_of, scale = one.mechanism, one.mechanism.scale
+def _compare_sums(release: _Release, neighbour: _Release) -> Loss:
+    moved = [float(mine - theirs) ** 2 for mine, theirs in zip(release.inputs, neighbour.inputs, strict=True)]
+    sum_of, scale = release.mechanism, release.mechanism.scale
     return Loss(max(moved, default=0.0) / sum_of.sensitivity**2, math.fsum(moved) / (2 * scale**2))
 
 
-def _compare_vectors(one: _Release, other: _Release) -> Loss:
+def _compare_vectors(release: _Release, neighbour: _Release) -> Loss:
     ratio = loss = 0.0
-    stated = zip(one.mechanism.squared_sensitivities, one.mechanism.scales, strict=True)
-    for mine, theirs, (square, scale) in zip(one.inputs, other.inputs, stated, strict=True):
+    stated = zip(release.mechanism.squared_sensitivities, release.mechanism.scales, strict=True)
+    for mine, theirs, (square, scale) in zip(release.inputs, neighbour.inputs, stated, strict=True):
         if mine.shape != theirs.shape:
             return Loss(math.inf, math.inf)
         moved = float(((mine - theirs) ** 2).sum())
@@ -422,11 +422,11 @@ def _compare_vectors(one: _Release, other: _Release) -> Loss:
     return Loss(ratio, loss)
 
 
-def _compare_keys(one: _Release, other: _Release) -> Loss:
+def _compare_keys(release: _Release, neighbour: _Release) -> Loss:
     moved = 0.0
-    for mine, theirs in zip(one.inputs, other.inputs, strict=True):
+    for mine, theirs in zip(release.inputs, neighbour.inputs, strict=True):
         moved += math.fsum((mine.get(key, 0) - theirs.get(key, 0)) ** 2 for key in {*mine, *theirs})
-    return Loss(moved / one.mechanism.squared_sensitivity, moved / (2 * one.mechanism.scale**2))
+    return Loss(moved / release.mechanism.squared_sensitivity, moved / (2 * release.mechanism.scale**2))
 
 
 def _changed_rows(mine: Counts, theirs: Counts) -> tuple[Any, float]:
@@ -437,33 +437,33 @@ def _changed_rows(mine: Counts, theirs: Counts) -> tuple[Any, float]:
     return moved > 0, float(moved.max(initial=0) / 2) ** 2
 
 
-def _compare_votes(one: _Release, other: _Release) -> Loss:
-    changed, ratio = _changed_rows(one.inputs, other.inputs)
-    labels = getattr(one.answers, "labels", np.zeros(len(changed)))  # sites add noise, and answer nothing
+def _compare_votes(release: _Release, neighbour: _Release) -> Loss:
+    changed, ratio = _changed_rows(release.inputs, neighbour.inputs)
+    labels = getattr(release.answers, "labels", np.zeros(len(changed)))  # sites add noise, and answer nothing
     changed = changed[: len(labels)]
     answered = changed & (labels != NO_QUORUM)
-    costs = one.mechanism.query_cost(one.order), one.mechanism.answer_cost(one.order)
+    costs = release.mechanism.query_cost(release.order), release.mechanism.answer_cost(release.order)
     loss = int(changed.sum()) * costs[0].renyi + int(answered.sum()) * costs[1].renyi
-    return Loss(ratio, loss**2 / 8 if one.order == math.inf else loss / one.order, is_gaussian=False)
+    return Loss(ratio, loss**2 / 8 if release.order == math.inf else loss / release.order, is_gaussian=False)
 
 
-def _compare_run(one: _Release, other: _Release) -> Loss:
-    changed, ratio = _changed_rows(one.inputs, other.inputs)
-    missed = one.answers.labels == NO_QUORUM
-    loss = one.answers.spent.renyi * (missed & changed[: len(missed)]).sum() / max(1, missed.sum())
-    loss += one.opening if changed.any() else 0.0
-    return Loss(ratio, float(loss) / one.order, is_gaussian=False)
+def _compare_run(release: _Release, neighbour: _Release) -> Loss:
+    changed, ratio = _changed_rows(release.inputs, neighbour.inputs)
+    missed = release.answers.labels == NO_QUORUM
+    loss = release.answers.spent.renyi * (missed & changed[: len(missed)]).sum() / max(1, missed.sum())
+    loss += release.opening if changed.any() else 0.0
+    return Loss(ratio, float(loss) / release.order, is_gaussian=False)
 
 
-def _compare_choice(one: _Release, other: _Release) -> Loss:
-    if one.inputs.shape != other.inputs.shape:
+def _compare_choice(release: _Release, neighbour: _Release) -> Loss:
+    if release.inputs.shape != neighbour.inputs.shape:
         return Loss(math.inf, math.inf, is_gaussian=False)
-    return _pure_loss(float(np.abs(one.inputs - other.inputs).max(initial=0)), one.mechanism)
+    return _pure_loss(float(np.abs(release.inputs - neighbour.inputs).max(initial=0)), release.mechanism)
 
 
-def _compare_quantile(one: _Release, other: _Release) -> Loss:
-    mine, theirs = (one.mechanism.distances(each.inputs) for each in (one, other))
-    return _pure_loss(float(np.abs(mine - theirs).max(initial=0)), one.mechanism.choice)
+def _compare_quantile(release: _Release, neighbour: _Release) -> Loss:
+    mine, theirs = (release.mechanism.distances(played.inputs) for played in (release, neighbour))
+    return _pure_loss(float(np.abs(mine - theirs).max(initial=0)), release.mechanism.choice)
 
 
 def _pure_loss(moved: float, choice: ExponentialChoice) -> Loss:

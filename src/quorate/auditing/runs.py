@@ -170,8 +170,8 @@ def _by_group(*, people: int = 1, columns: Mapping[str, Any] = _COLUMNS, **setti
 
     start = _swap(visits, rows, region="north", cost=100.0, age=90, stay=0)
     ends = (("south", 0.0, 18), ("south", 100.0, 90), ("north", 0.0, 90), ("a village", 100.0, 90))
-    others = [_swap(visits, rows, region=region, cost=cost, age=age, stay=29) for region, cost, age in ends]
-    return Subject(play, start, others)
+    neighbours = [_swap(visits, rows, region=region, cost=cost, age=age, stay=29) for region, cost, age in ends]
+    return Subject(play, start, neighbours)
 
 
 def _grow(people: int) -> Subject:
@@ -223,8 +223,8 @@ def _release_table(records: int = 1, **settings: Any) -> Subject:
         release.fit({name: table[name] for name in ("cost", "age")}, groups=table["person"] if records > 1 else None)
         return Played((release.answer().to_pylist(), release.notes_), _CLAIM)
 
-    others = [_swap(table, slice(0, records), cost=cost, age=age) for cost, age in ((0.0, 90), (99.75, 18))]
-    return Subject(play, _swap(table, slice(0, records), cost=100.0, age=18), others, records=records)
+    neighbours = [_swap(table, slice(0, records), cost=cost, age=age) for cost, age in ((0.0, 90), (99.75, 18))]
+    return Subject(play, _swap(table, slice(0, records), cost=100.0, age=18), neighbours, records=records)
 
 
 def _learn_columns() -> Subject:
@@ -256,12 +256,12 @@ def _supervised(play: Callable[[Any, Any], Played], *, labels: Sequence[Any] = (
     X, y = _points(rows)
     start, target = X.copy(), y.astype(type(labels[0]))
     start[0], target[0] = (_FAR, _FAR), labels[0]
-    others = []
-    for place, label in (((_FAR, _FAR), labels[-1]), ((-_FAR, _FAR), labels[0]), ((0.0, 0.0), labels[-1])):
+    neighbours = []
+    for point, label in (((_FAR, _FAR), labels[-1]), ((-_FAR, _FAR), labels[0]), ((0.0, 0.0), labels[-1])):
         moved, changed = start.copy(), target.copy()
-        moved[0], changed[0] = place, label
-        others.append((moved, changed))
-    return Subject(lambda data: play(*data), (start, target), others)
+        moved[0], changed[0] = point, label
+        neighbours.append((moved, changed))
+    return Subject(lambda data: play(*data), (start, target), neighbours)
 
 
 def _fit_linear(kind: Any, **settings: Any) -> Callable[[Any, Any], Played]:
@@ -276,16 +276,16 @@ def _fit_linear(kind: Any, **settings: Any) -> Callable[[Any, Any], Played]:
 
 def _vote(kind: Any, **settings: Any) -> Callable[[Any, Any], Played]:
     queries = _points(12, seed=2)[0]
-    known: dict[str, Any] = {"epsilon": 20.0, "delta": 1e-3, "teachers": 20, "classes": [0, 1]}
+    defaults: dict[str, Any] = {"epsilon": 20.0, "delta": 1e-3, "teachers": 20, "classes": [0, 1]}
 
     def play(X: Any, y: Any) -> Played:
-        model = kind(**(known | settings))
+        model = kind(**(defaults | settings))
         if kind is StudentClassifier:
             model.fit(X, y, public=_points(60, seed=3)[0])
             return Played(model.predict(queries).tolist())
         model.fit(X, y)
-        apart = None if "holdout" not in settings else (20.0, 1e-3)  # where a part goes to an estimate at the fit
-        return Played((model.predict(queries).tolist(), repr(model.budget_.spent())), apart=apart)
+        set_aside = None if "holdout" not in settings else (20.0, 1e-3)  # where a part goes to an estimate at the fit
+        return Played((model.predict(queries).tolist(), repr(model.budget_.spent())), set_aside=set_aside)
 
     return play
 
@@ -312,16 +312,16 @@ def _fit_table(X: Any, y: Any) -> Played:
     return Played(repr(fitted), (2.0, 1e-3))
 
 
-def _concept(kind: Any, apart: tuple[float, float] | None = None, **settings: Any) -> Subject:
+def _concept(kind: Any, set_aside: tuple[float, float] | None = None, **settings: Any) -> Subject:
     """Return a run on rows of which one has another label: candidates are made of all points, and stay the same."""
 
     def play(y: Any) -> Played:
         model = kind(Thresholds(), classes=[0, 1], **settings).fit(X, y)
-        return Played(model.predict([[0.1]]).tolist(), apart=apart)
+        return Played(model.predict([[0.1]]).tolist(), set_aside=set_aside)
 
     X, y = _points(features=1)
-    others = [np.where(np.arange(_ROWS) == row, 1 - y, y) for row in (0, _ROWS // 2)]
-    return Subject(play, y, others)
+    neighbours = [np.where(np.arange(_ROWS) == row, 1 - y, y) for row in (0, _ROWS // 2)]
+    return Subject(play, y, neighbours)
 
 
 def _calibrate(kind: Any, published: Any, **settings: Any) -> Callable[[Any, Any], Played]:
@@ -343,7 +343,7 @@ def _search(X: Any, y: Any) -> Played:
     search = PrivateSearchCV(candidate, {"columns": [None, AdditiveColumns(cuts=2)]}, epsilon=8.0, delta=1e-3)
     search.fit(X, y, public=_points(seed=1)[0])
     return Played(
-        (search.best_params_, search.predict([[0.0, 0.0]]).tolist()), (8.0, 1e-3), budgets=[], apart=(8.0, 1e-3)
+        (search.best_params_, search.predict([[0.0, 0.0]]).tolist()), (8.0, 1e-3), budgets=[], set_aside=(8.0, 1e-3)
     )
 
 
@@ -357,18 +357,18 @@ def _draw_on_account(X: Any, y: Any) -> Played:
     """Draw a release and a model on one account, each time opened anew, until it refuses."""
     with _folder() as home:
         Account(home / "account", epsilon=1.0, delta=1e-5).close()
-        shown = []
+        answers = []
         for _ in range(3):
             account = Account(home / "account")
             release = QueryRelease(Workload.marginals(1), columns={"kind": ["0", "1"]}, epsilon=0.4, delta=1e-6)
             try:
                 account.fit(release.set_params(engine="plain"), {"kind": [str(int(label)) for label in y]})
-                shown.append(release.answer().to_pylist())
+                answers.append(release.answer().to_pylist())
             except BudgetSpent:
-                shown.append([])
+                answers.append([])
             spent = account.ledger.budget().spent()
             account.close()
-    return Played(shown, budgets=[], apart=(spent.renyi, spent.slack))
+    return Played(answers, budgets=[], set_aside=(spent.renyi, spent.slack))
 
 
 # --- models of nearest records: each unit pays for its own votes ---------------------------------------------------
@@ -388,10 +388,10 @@ def _neighbours(kind: Any, *, is_replaced: bool = False, is_saved: bool = False,
         terms = model.terms_
         claim = (terms.replaced_epsilon() if is_replaced else terms.epsilon), terms.delta
         if is_saved:
-            return Played(_ask_and_crash(model), claim, budgets=[], apart=claim)
-        shown = [model.predict([[1.0 + turn, 0.0]]).tolist() for turn in range(int(terms.votes) + 2)]
-        shown += [repr(model.session_.wear()) for _ in range(terms.reports)]
-        return Played(shown, claim)
+            return Played(_ask_and_crash(model), claim, budgets=[], set_aside=claim)
+        answers = [model.predict([[1.0 + turn, 0.0]]).tolist() for turn in range(int(terms.votes) + 2)]
+        answers += [repr(model.session_.wear()) for _ in range(terms.reports)]
+        return Played(answers, claim)
 
     random = np.random.default_rng(0)
     ends = settings["classes"] if "classes" in settings else settings["bounds"]
@@ -404,7 +404,7 @@ def _neighbours(kind: Any, *, is_replaced: bool = False, is_saved: bool = False,
 
 
 def _ask_and_crash(model: Any) -> list[Any]:
-    shown = []
+    steps = []
     with _folder() as home:
         save(model, home / "model")
         model.session_.close()  # it would go on with the file
@@ -413,8 +413,8 @@ def _ask_and_crash(model: Any) -> list[Any]:
             with interrupted_at_release():
                 opened.predict([[1.0 + turn, 0.0]])
             opened.session_.close()
-        shown.append("asked")
-    return shown
+        steps.append("asked")
+    return steps
 
 
 _RELABELLED: dict[str, Any] = {"epsilon": 20.0, "delta": 1e-2, "teachers": 10, "aggregator": "noisy_max"}
@@ -475,11 +475,11 @@ RUNS: dict[str, Callable[[], Subject]] = {
     "semi_private": partial(_supervised, _choose),
     "mistakes": partial(_supervised, _count_mistakes),
     "fit": partial(_supervised, _fit_table, rows=2000),
-    "stable": partial(_concept, StableClassifier, gamma=0.4, apart=(4 * math.atanh(0.4), 0.0)),
+    "stable": partial(_concept, StableClassifier, gamma=0.4, set_aside=(4 * math.atanh(0.4), 0.0)),
     "pure_stable": partial(_concept, PureClassifier, epsilon=20.0, queries=4, method="stable"),
     "pure_relabel": partial(_concept, PureClassifier, epsilon=200.0, queries=4, method="relabel"),
-    "agnostic": partial(_concept, AgnosticClassifier, queries=6, apart=(20.0, 1e-2), **_RELABELLED),
-    "universal": partial(_concept, UniversalClassifier, ballots=3, apart=(20.0, 1e-2), **_RELABELLED),
+    "agnostic": partial(_concept, AgnosticClassifier, queries=6, set_aside=(20.0, 1e-2), **_RELABELLED),
+    "universal": partial(_concept, UniversalClassifier, ballots=3, set_aside=(20.0, 1e-2), **_RELABELLED),
     "conformal_sets": partial(_supervise, _calibrate, ConformalClassifier, _LOGISTIC),
     "conformal_intervals": partial(
         _supervise, _calibrate, ConformalRegressor, _LEAST_SQUARES, largest_error=10.0, labels=(-9.0, 9.0)

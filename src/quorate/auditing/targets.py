@@ -88,8 +88,8 @@ TARGETS: dict[str, Callable[[], Any]] = {
 def make_target(name: str) -> Any:
     """Return the instance of this name."""
     if name not in TARGETS:
-        known = ", ".join(dict.fromkeys([*TARGETS, *REPLAYS, *RUNS]))
-        raise InvalidInput(f"no target is called {name!r}; there are {known}")
+        names = ", ".join(dict.fromkeys([*TARGETS, *REPLAYS, *RUNS]))
+        raise InvalidInput(f"no target is called {name!r}; there are {names}")
     return TARGETS[name]()
 
 

@@ -51,51 +51,51 @@ def audit(
         raise InvalidInput(f"confidence must lie between 0 and 1, got {confidence!r}")
     check_report(report)
     games, replayed, played = targets.select_targets(names)  # a wrong name is refused before anything is played
-    found = _Found({}, {}, {})
+    findings = _Found({}, {}, {})
     count = len(games) + len(replayed) + len(played)
     with progress("attacking the claims"):
         for number, name in enumerate([*games, *replayed, *played], start=1):
             show_step(f"attacking {name.replace('_', ' ')}, {number} of {count}")
             with hidden_progress():
                 if number <= len(games):
-                    found.verdicts[name] = attack(games[name], plays=plays, confidence=confidence)
+                    findings.verdicts[name] = attack(games[name], plays=plays, confidence=confidence)
                 elif number <= len(games) + len(replayed):
-                    found.replays[name] = targets.run_replay(name)
+                    findings.replays[name] = targets.run_replay(name)
                 else:
-                    found.charges[name] = runs.compare_run(name)
+                    findings.charges[name] = runs.compare_run(name)
     if json:
-        print(dumps(_as_dict(found)))
+        print(dumps(_as_dict(findings)))
     else:
-        _show(found)
+        _show(findings)
     if report is not None:
-        _write_report(report, found)
-    broken = any(verdict.violated for verdict in found.verdicts.values())
-    return int(broken or not all(is_sound for _, _, is_sound in _sentences(found)))
+        _write_report(report, findings)
+    broken = any(verdict.violated for verdict in findings.verdicts.values())
+    return int(broken or not all(is_sound for _, _, is_sound in _sentences(findings)))
 
 
 def _audit_one_fit(names: Sequence[str], canaries: int, json: bool) -> int:
     """Audit one fit by canaries, and print what its guesses show."""
     if set(names) - {"query_release"}:
         raise InvalidInput("canaries= audits query_release alone; leave the other names out, or canaries")
-    found = audit_release_once(canaries=canaries)
+    findings = audit_release_once(canaries=canaries)
     if json:
-        print(dumps(found._asdict() | {"violated": found.violated}))
+        print(dumps(findings._asdict() | {"violated": findings.violated}))
     else:
         show_rows(
             [
                 {
                     "claim of": "query_release, one fit",
-                    "epsilon": f"{found.claim[0]:.3f}",
-                    "at delta": f"{found.claim[1]:.3g}",
-                    "shown": f"{found.lower_bound:.3f}{' BROKEN' if found.violated else ''}",
-                    "right guesses": f"{found.correct} of {found.guesses}",
+                    "epsilon": f"{findings.claim[0]:.3f}",
+                    "at delta": f"{findings.claim[1]:.3g}",
+                    "shown": f"{findings.lower_bound:.3f}{' BROKEN' if findings.violated else ''}",
+                    "right guesses": f"{findings.correct} of {findings.guesses}",
                 }
             ],
             is_result=True,
             limit=1,
             title="A claim, and what one fit with canaries showed",
         )
-    return int(found.violated)
+    return int(findings.violated)
 
 
 class _Found(NamedTuple):
@@ -106,20 +106,23 @@ class _Found(NamedTuple):
     charges: dict[str, Comparison]
 
 
-def _as_dict(found: _Found) -> dict[str, object]:
+def _as_dict(findings: _Found) -> dict[str, object]:
     return {
         "verdicts": [
             {"name": name, "claim": {"epsilon": verdict.claim[0], "delta": verdict.claim[1]}}
             | {field: getattr(verdict, field) for field in _FIELDS}
-            for name, verdict in found.verdicts.items()
+            for name, verdict in findings.verdicts.items()
         ],
-        "replays": [{"name": name, "sound": replay.sound, **vars(replay)} for name, replay in found.replays.items()],
-        "charges": [{"name": name, "sound": each.sound, **vars(each)} for name, each in found.charges.items()],
+        "replays": [{"name": name, "sound": replay.sound, **vars(replay)} for name, replay in findings.replays.items()],
+        "charges": [
+            {"name": name, "sound": comparison.sound, **vars(comparison)}
+            for name, comparison in findings.charges.items()
+        ],
     }
 
 
-def _show(found: _Found) -> None:
-    verdicts = found.verdicts
+def _show(findings: _Found) -> None:
+    verdicts = findings.verdicts
     claims = [
         {
             "claim of": name,
@@ -138,19 +141,19 @@ def _show(found: _Found) -> None:
         console.print("The attacks that came closest (in full with --json and in the report):")
     for name, verdict in verdicts.items():
         console.print(f"  {name}: {verdict.attack}", no_wrap=True, overflow="ellipsis", markup=False, highlight=False)
-    for what, text, is_sound in _sentences(found):
-        console.print(f"{what}: {'sound' if is_sound else 'NOT SOUND'}; {text}.", soft_wrap=True, highlight=False)
+    for title, text, is_sound in _sentences(findings):
+        console.print(f"{title}: {'sound' if is_sound else 'NOT SOUND'}; {text}.", soft_wrap=True, highlight=False)
 
 
-def _sentences(found: _Found) -> list[tuple[str, str, bool]]:
+def _sentences(findings: _Found) -> list[tuple[str, str, bool]]:
     """Return for each replay and each run its name, what came of it, and whether it is sound."""
     replays = [
-        (f"Replay of {name.replace('_', ' ')}", _describe_replay(each), each.sound)
-        for name, each in found.replays.items()
+        (f"Replay of {name.replace('_', ' ')}", _describe_replay(outcome), outcome.sound)
+        for name, outcome in findings.replays.items()
     ]
     charges = [
-        (f"Charges of {name.replace('_', ' ')}", _describe_charges(each), each.sound)
-        for name, each in found.charges.items()
+        (f"Charges of {name.replace('_', ' ')}", _describe_charges(outcome), outcome.sound)
+        for name, outcome in findings.charges.items()
     ]
     return replays + charges
 
@@ -169,13 +172,13 @@ def _describe_replay(replay: Replay) -> str:
     return f"{teachers} changed {replay.ballots_changed} ballots, {replay.answers_changed} answers differ"
 
 
-def _write_report(report: Path, found: _Found) -> None:
+def _write_report(report: Path, findings: _Found) -> None:
     from quorate.report import software_versions
     from quorate.report.trust import AuditReport, write_audit_report
 
     data = AuditReport(
-        verdicts=tuple(found.verdicts.values()),
-        replays=_sentences(found),
+        verdicts=tuple(findings.verdicts.values()),
+        replays=_sentences(findings),
         software=software_versions(),
     )
     write_audit_report(data, report)

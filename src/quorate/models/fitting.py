@@ -66,9 +66,9 @@ class FittedTable:
         totals, cells = table.sum(axis=1), 2 * self.check.counts[0].shape[0]
         best, scale = int(totals.argmax()), self.check.scales[0]
         constant = NoisyCount(float(totals[best]), cells, scale)
-        others = NoisyCount(float(totals.sum() - totals[best]), cells * (len(totals) - 1), scale)
+        other_counts = NoisyCount(float(totals.sum() - totals[best]), cells * (len(totals) - 1), scale)
         miss = (1 - self.check.confidence) / len(totals)  # the answer was chosen by these counts
-        return str(self.model.classes_[best]), share_interval(others, constant, miss=miss, total=self.check.units)
+        return str(self.model.classes_[best]), share_interval(other_counts, constant, miss=miss, total=self.check.units)
 
     def summary(self) -> str:
         """Return in a few lines what was fitted, how good it is beside a constant answer, and what is guaranteed."""
@@ -175,13 +175,13 @@ def fit(
     if is_read:  # proof: step 2
         classes = fold_spellings(declared_classes(None, records[label])[0].tolist())
     model = _unfitted(epsilon, delta, classes, bounds, schema=schema, public=public)
-    known = None if public is None else with_numbers(_select(public, columns, role="public"))
+    public_numbers = None if public is None else with_numbers(_select(public, columns, role="public"))
     features, targets = records.select(list(columns)), records[label]
     model.fit(
         features.take(deal.rows),
         targets.take(deal.rows),
         groups=None if persons is None else persons.take(deal.rows),
-        public=known,
+        public=public_numbers,
     )
     if is_read:
         model.claim_ = f"{model.claim_}; {LABELS_READ}"

@@ -111,7 +111,7 @@ def run_pilot(
     votes, right, judged = [], [], []
     for pool, rest in (halves, halves[::-1]):
         first, last = (np.flatnonzero(np.isin(positions, half)) for half in (pool, rest))
-        owners = [owner[positions] for owner in _owners(random, pool, units_per_teacher, places=people.size)]
+        owners = [owner[positions] for owner in _owners(random, pool, units_per_teacher, people=people.size)]
         queries = take_rows(X, last)
         votes.append(_votes(X, codes, owners, queries, **fitting))
         right.append(_right(fitting["estimator"], take_rows(X, first), codes[first], queries, codes[last]))
@@ -121,7 +121,7 @@ def run_pilot(
     return Pilot(votes=np.concatenate(votes), codes=np.concatenate(judged), alone=alone)
 
 
-def _owners(random: np.random.Generator, pool: Integers, size: int, *, places: int) -> list[Integers]:
+def _owners(random: np.random.Generator, pool: Integers, size: int, *, people: int) -> list[Integers]:
     """Return the teacher of each unit in several deals of a pool; -1 stands for no teacher.
 
     If one deal makes too few teachers, the pool is dealt repeatedly. Teachers of s units out of the same n vary as
@@ -133,7 +133,7 @@ def _owners(random: np.random.Generator, pool: Integers, size: int, *, places: i
     count = min(pool.size // size, _MOST_TEACHERS)
     owners = []
     for _ in range(-(-_LEAST_TEACHERS // count)):
-        owner = np.full(places, -1)
+        owner = np.full(people, -1)
         owner[random.permutation(pool)[: count * size]] = np.arange(count * size) % count
         owners.append(owner)
     return owners

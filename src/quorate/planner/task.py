@@ -216,9 +216,9 @@ def binomial_capped_mean(trials: int, cap: float, probability: Floats) -> Floats
     """Return the mean of min(X, cap) for binomial X, elementwise in the probability."""
     if cap >= trials:
         return trials * probability
-    whole = math.floor(cap)
-    below = betainc(trials - whole, whole, 1 - probability) if whole else 0.0  # P(Y < whole), one trial less
-    mean: Floats = trials * probability * below + cap * betainc(whole + 1, trials - whole, probability)
+    floor = math.floor(cap)
+    below = betainc(trials - floor, floor, 1 - probability) if floor else 0.0  # P(Y < floor), one trial less
+    mean: Floats = trials * probability * below + cap * betainc(floor + 1, trials - floor, probability)
     return mean
 
 

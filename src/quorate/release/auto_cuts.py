@@ -236,14 +236,14 @@ class AutoColumns(AutoCuts):
             notes.append(f"sentences, or columns that the noise hid, and kept without content: {shown_names(hidden)}")
         return Columns(columns), notes
 
-    def _with_needed(self, kept: Mapping[str, Kind]) -> dict[str, Kind]:
+    def _with_needed(self, learned: Mapping[str, Kind]) -> dict[str, Kind]:
         """Add hidden columns without which the marginals would be refused after the draws: proof: step 9."""
-        needed = {*kept, *self.weighed}
+        needed = {*learned, *self.weighed}
         for name in self.columns.names:
-            least = max(self.workload.order or 0, 2 * bool(self.weighed))  # a target is predicted from another column
-            if len(needed.intersection(self.columns.names)) < least:
+            fewest = max(self.workload.order or 0, 2 * bool(self.weighed))  # a target is predicted from another column
+            if len(needed.intersection(self.columns.names)) < fewest:
                 needed.add(name)
-        return {name: kept.get(name, Number(cuts=[0.0])) for name in self.columns.names if name in needed}
+        return {name: learned.get(name, Number(cuts=[0.0])) for name in self.columns.names if name in needed}
 
 
 def _refuse_tied(columns: Columns) -> None:

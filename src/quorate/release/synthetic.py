@@ -218,14 +218,14 @@ def draw_target(
     has put in.
     """
     rows, block = len(codes), slice(sum(sizes[:target]), sum(sizes[: target + 1]))
-    others = np.delete(np.arange(sum(sizes)), block)  # the codes of the other columns
+    other_codes = np.delete(np.arange(sum(sizes)), block)  # the codes of the other columns
     design = encode_one_hot(np.delete(codes, target, axis=1), np.delete(sizes, target))
-    shares = np.clip(pairs[others, block], 0.0, None)
+    shares = np.clip(pairs[other_codes, block], 0.0, None)
     code_shares = np.asarray(design.sum(axis=0)).ravel()[:, None] / rows
     wanted = (
         code_shares * shares / np.maximum(shares.sum(axis=1, keepdims=True), 1e-300)
     )  # of columns as they were drawn
-    penalty = deviations[others, None] / _MOVED
+    penalty = deviations[other_codes, None] / _MOVED
 
     def objective(point: Floats) -> tuple[float, Floats]:
         terms = point.reshape(wanted.shape)

@@ -236,12 +236,12 @@ def _plot_labels(counts: Mapping[str, int]) -> Plot:
 
 
 def plot_shares(
-    name: str, title: str, shares: Sequence[tuple[str, float]], *, source: str = "", most: int = SHARE_ROWS
+    name: str, title: str, shares: Sequence[tuple[str, float]], *, source: str = "", limit: int = SHARE_ROWS
 ) -> Plot:
-    """Return shares that add up to a whole, as bars in their order; of more than `most`, the smallest become one."""
+    """Return shares that add up to a whole, as bars in their order; of more than `limit`, the smallest become one."""
     rows = list(shares)
-    if len(rows) > most:
-        large = sorted(range(len(rows)), key=lambda row: -rows[row][1])[: most - 1]
+    if len(rows) > limit:
+        large = sorted(range(len(rows)), key=lambda row: -rows[row][1])[: limit - 1]
         rest = sum(share for row, (_, share) in enumerate(rows) if row not in large)
         rows = [rows[row] for row in sorted(large)] + [(f"{len(shares) - len(large)} others", rest)]
     longest = max(1e-9, *(share for _, share in rows))

@@ -66,7 +66,7 @@ class Card:
 
     def claim_texts(self) -> str:
         """Return all claims as one text."""
-        return "; ".join(f"{_loss(one)} for each {one['unit']}" for one in self.claims)
+        return "; ".join(f"{_loss(claim)} for each {claim['unit']}" for claim in self.claims)
 
     @property
     def claims(self) -> list[Mapping[str, Any]]:
@@ -187,7 +187,7 @@ class Card:
     def to_html(self) -> str:
         """Return the card as one page."""
         data = {"title": self.owner["name"], "software": {"quorate": __version__}, "verdict": self.facts["verdict"]}
-        cards = {f"for each {one['unit']}": _loss(one) for one in self.claims}
+        cards = {f"for each {claim['unit']}": _loss(claim) for claim in self.claims}
         return render("card.html", data=data, cards=cards, sections=self.sections())
 
     def write(self, out: Path) -> list[Path]:
@@ -217,13 +217,13 @@ def _read_claim(folder: Folder) -> dict[str, Any]:
 
 def _claims_of(claim: Mapping[str, Any], manifest: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield each unit with its epsilon and delta, or what the manifest says of a claim that is not described."""
-    for one in (claim, *claim.get("also", [])):
+    for part in (claim, *claim.get("also", [])):
         numbers = {
-            name: float(manifest.get(name, "nan")) if one[name] is None else one[name][0] / one[name][1]
+            name: float(manifest.get(name, "nan")) if part[name] is None else part[name][0] / part[name][1]
             for name in ("epsilon", "delta")
         }
-        known = {name: value if value == value else "not described" for name, value in numbers.items()}  # noqa: PLR0124
-        yield {"unit": one["unit"] or "unit", **known}
+        figures = {name: value if value == value else "not described" for name, value in numbers.items()}  # noqa: PLR0124
+        yield {"unit": part["unit"] or "unit", **figures}
 
 
 def _mechanisms_of(part: Mapping[str, Any]) -> Iterator[str]:
@@ -250,8 +250,8 @@ def _yaml_lines(value: Any, indent: str) -> Iterator[str]:
 
 
 def _loss(claim: Mapping[str, Any]) -> str:
-    shown = {name: f"{value:g}" if isinstance(value, float) else value for name, value in claim.items()}
-    return f"epsilon = {shown['epsilon']}, delta = {shown['delta']}"
+    texts = {name: f"{value:g}" if isinstance(value, float) else value for name, value in claim.items()}
+    return f"epsilon = {texts['epsilon']}, delta = {texts['delta']}"
 
 
 def _one_line(text: str) -> str:

@@ -246,8 +246,8 @@ def _column_shares(release: QueryRelease) -> list[tuple[str, list[tuple[str, flo
         answers, _ = release.read(np.arange(queries.offsets[clique], queries.offsets[clique + 1]))
         rest = tuple(axis for axis, member in enumerate(queries.cliques[clique]) if member != column)
         sums = answers.reshape(queries.shapes[clique]).sum(axis=rest)
-        named = [(columns.cells[name].name(code), float(share)) for code, share in enumerate(sums)]
-        shares.append((name, named, isinstance(columns.kinds[name], Number)))
+        named_shares = [(columns.cells[name].name(code), float(share)) for code, share in enumerate(sums)]
+        shares.append((name, named_shares, isinstance(columns.kinds[name], Number)))
     return shares
 
 
@@ -256,7 +256,7 @@ def _dependent_pairs(release: QueryRelease) -> list[PairTable]:
     workload = release.domain_
     if not isinstance(workload, MarginalWorkload):
         return []
-    queries, names, found = workload.queries, workload.columns.names, []
+    queries, names, pairs = workload.queries, workload.columns.names, []
     for number, (clique, shape) in enumerate(zip(queries.cliques, queries.shapes, strict=True)):
         if len(clique) != 2 or min(shape) > _PAIR_COLUMNS or max(shape) > _PAIR_ROWS:
             continue
@@ -266,13 +266,13 @@ def _dependent_pairs(release: QueryRelease) -> list[PairTable]:
             shares, members = shares.T, members[::-1]
         expected = np.outer(shares.sum(axis=1), shares.sum(axis=0)) / max(float(shares.sum()), 1e-9)
         distance = float(((shares - expected) ** 2 / np.maximum(expected, 1 / release.records_)).sum())
-        found.append((distance / (min(shape) - 1 or 1), [names[member] for member in members], shares))
-    found.sort(key=lambda pair: -pair[0])
+        pairs.append((distance / (min(shape) - 1 or 1), [names[member] for member in members], shares))
+    pairs.sort(key=lambda pair: -pair[0])
     cells = workload.columns.cells
     labels = {name: [cells[name].name(code) for code in range(cells[name].size)] for name in names}
     return [
         PairTable(rows, columns, labels[rows], labels[columns], shares.tolist())
-        for _, (rows, columns), shares in found[:_PAIRS]
+        for _, (rows, columns), shares in pairs[:_PAIRS]
     ]
 
 
@@ -337,7 +337,7 @@ def _plot_answers_or_columns(data: ReleaseReport) -> list[Plot]:
     if data.shares:
         return [
             plot_shares(
-                f"column-{number}", f"Shares by {words(column)}", values, most=_ORDERED_ROWS if ordered else SHARE_ROWS
+                f"column-{number}", f"Shares by {words(column)}", values, limit=_ORDERED_ROWS if ordered else SHARE_ROWS
             )
             for number, (column, values, ordered) in enumerate(data.shares[:_COLUMN_PLOTS])
         ]

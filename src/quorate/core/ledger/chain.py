@@ -183,9 +183,9 @@ class Witness:
         return self._outside is not None and os.path.exists(self._outside)
 
     def _unwritten(self) -> LedgerRefused:
-        place = "no state folder outside the model" if self._outside is None else f"{self._outside} cannot be written"
+        reason = "no state folder outside the model" if self._outside is None else f"{self._outside} cannot be written"
         remedy = "give it back to you, or make room" if self.has_outside() else _REMEDY
-        return LedgerRefused(f"{place}, so that an old copy would not show; {remedy}", cause="no_outside_mark")
+        return LedgerRefused(f"{reason}, so that an old copy would not show; {remedy}", cause="no_outside_mark")
 
     def _advance(self, path: Path, mark: Mark, *, synced: bool, anew: bool) -> None:
         """Write a mark over the one before, unless another process has gone further meanwhile.

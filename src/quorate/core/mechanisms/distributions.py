@@ -99,10 +99,10 @@ def _is_passed(scale: float, threshold: int, probability: float) -> bool:
 
     The smaller of the two tails is compared: 1 minus a small tail would round to 1.
     """
-    least = 1 + math.exp(-1.0 / scale)
+    norm = 1 + math.exp(-1.0 / scale)
     if threshold >= 1:
-        return math.exp(-threshold / scale) / least >= probability
-    return math.exp(-(1 - threshold) / scale) / least <= 1 - probability
+        return math.exp(-threshold / scale) / norm >= probability
+    return math.exp(-(1 - threshold) / scale) / norm <= 1 - probability
 
 
 def _geometric_part(first: float, second: float, threshold: int) -> float:

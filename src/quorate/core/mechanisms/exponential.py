@@ -65,8 +65,8 @@ class ExponentialChoice:
             raise Infeasible(f"{choices} choices leave less than one quantum for each; ask for fewer")
         if delta > 0:
 
-            def fits(each: float) -> bool:
-                return cls(epsilon=each).epsilon(delta=delta, choices=choices) <= epsilon
+            def fits(trial: float) -> bool:
+                return cls(epsilon=trial).epsilon(delta=delta, choices=choices) <= epsilon
 
             epsilon_each = largest_epsilon(epsilon_each, epsilon, fits)
         return cls(epsilon=epsilon_each, sensitivity=sensitivity)

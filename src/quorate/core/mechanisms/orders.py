@@ -101,8 +101,8 @@ def search_grid(
     best: tuple[float, Settings] | None = None
     for factors in passes:
         feasible = []
-        for first, *others in itertools.product(*factors):
-            shares = (min(0.9, share * factor) for share, factor in zip(centre[1:], others, strict=True))
+        for first, *factors_of_shares in itertools.product(*factors):
+            shares = (min(0.9, share * factor) for share, factor in zip(centre[1:], factors_of_shares, strict=True))
             point = (1 + (centre[0] - 1) * first, *shares)
             if (settings := settle(*point)) is not None:
                 feasible.append((settings, point))

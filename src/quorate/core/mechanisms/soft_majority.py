@@ -45,8 +45,8 @@ class SoftMajority(QueryMechanism):
             raise Infeasible(f"{queries} queries leave less than one quantum for each; ask fewer")
         if delta > 0:
 
-            def fits(each: float) -> bool:
-                return cls(teachers=teachers, epsilon=each).epsilon(delta=delta, queries=queries) <= epsilon
+            def fits(trial: float) -> bool:
+                return cls(teachers=teachers, epsilon=trial).epsilon(delta=delta, queries=queries) <= epsilon
 
             epsilon_each = largest_epsilon(epsilon_each, epsilon, fits)
         return cls(teachers=teachers, epsilon=epsilon_each)

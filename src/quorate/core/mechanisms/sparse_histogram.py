@@ -158,9 +158,9 @@ class SparseHistogram:
 
     def _passed(self, counts: Mapping[str, int], always: Collection[str], source: NoiseSource) -> dict[str, int]:
         """Return the noisy counts above the threshold, and those of public keys, sorted: proof: step 1."""
-        held = {key: count for key, count in counts.items() if count > 0} | {key: counts.get(key, 0) for key in always}
-        keys = sorted(held)  # proof: step 5: the order of private rows must not show
-        noisy: Integers = np.array([held[key] for key in keys], dtype=np.int64) + source.gaussian(self.scale, len(keys))
+        raw = {key: count for key, count in counts.items() if count > 0} | {key: counts.get(key, 0) for key in always}
+        keys = sorted(raw)  # proof: step 5: the order of private rows must not show
+        noisy: Integers = np.array([raw[key] for key in keys], dtype=np.int64) + source.gaussian(self.scale, len(keys))
         public = frozenset(always)
         pairs = zip(keys, noisy.tolist(), strict=True)
         return {key: count for key, count in pairs if count > self.threshold or key in public}

@@ -62,10 +62,10 @@ class GroupSums:
 
     def _grow(self, groups: int) -> None:
         if groups > len(self.values):
-            more = np.zeros(
+            empty = np.zeros(
                 (max(groups, 2 * len(self.values)) - len(self.values), self.values.shape[1]), dtype=np.int64
             )
-            self.values = np.concatenate([self.values, more])
+            self.values = np.concatenate([self.values, empty])
 
     def weigh(self, chosen: Integers, weights: Weights) -> Integers:
         """Return the entries of groups with weights: people, records, sums and missing values."""

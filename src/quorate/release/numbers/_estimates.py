@@ -26,10 +26,10 @@ class Answers:
     notes: list[str]
 
 
-def count_answers(noisy: Integers, *, weight: int, scale: Floats, most: float = math.inf) -> Answers:
+def count_answers(noisy: Integers, *, weight: int, scale: Floats, bound: float = math.inf) -> Answers:
     """Return numbers of records or people from noisy counts of this weight."""
     counts, half = noisy / weight, Z * scale / weight
-    ends = (np.clip(end, 0.0, most) for end in (counts, counts - half, counts + half))
+    ends = (np.clip(end, 0.0, bound) for end in (counts, counts - half, counts + half))
     return _flag_wide(*ends)
 
 

@@ -129,9 +129,9 @@ def merge_keys(keys: Sequence[str], by: Sequence[str], coarser: Sequence[str]) -
     ['["2024-Q1"]']
     """
     sources = [_source_of(by, name) for name in coarser]
-    rows = [[_coarser_text(texts[place], part) for place, part in sources] for texts in map(key_texts, keys)]
-    places = {key: place for place, key in enumerate(dict.fromkeys(map(make_key, rows)))}
-    return list(places), np.array([places[make_key(row)] for row in rows], dtype=np.int64)
+    rows = [[_coarser_text(texts[position], part) for position, part in sources] for texts in map(key_texts, keys)]
+    numbers = {key: position for position, key in enumerate(dict.fromkeys(map(make_key, rows)))}
+    return list(numbers), np.array([numbers[make_key(row)] for row in rows], dtype=np.int64)
 
 
 def _source_of(by: Sequence[str], name: str) -> tuple[int, DatePart | None]:
@@ -139,10 +139,10 @@ def _source_of(by: Sequence[str], name: str) -> tuple[int, DatePart | None]:
     if name in by:
         return list(by).index(name), None
     column, _, part = name.rpartition(":")
-    for place, own in enumerate(by):
-        own_column, _, own_part = own.rpartition(":")
+    for position, key in enumerate(by):
+        own_column, _, own_part = key.rpartition(":")
         if column and own_column == column and part in _LONGER.get(own_part, ()):
-            return place, cast("DatePart", part)
+            return position, cast("DatePart", part)
     raise InvalidInput(f"by must name columns of the release ({', '.join(by)}) or longer parts of dates, got {name!r}")
 
 

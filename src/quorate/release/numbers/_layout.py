@@ -92,8 +92,8 @@ class Layout:
     @property
     def weights(self) -> Weights:
         """The weights in a published group."""
-        least = max(self._sums_square, UNIT**2)
-        records = math.isqrt(least - 1) + 1  # at least the length of the sums: proof: step 4
+        square = max(self._sums_square, UNIT**2)
+        records = math.isqrt(square - 1) + 1  # at least the length of the sums: proof: step 4
         people = 3 * self.records_per_group * records // 4 if self.has_people else 0
         return Weights(people, records, UNIT if self.sums else 0)
 
@@ -108,12 +108,12 @@ class Layout:
     @property
     def other_weights(self) -> Weights:
         """The weights in the row of all groups that are not published: proof: step 5."""
-        most = self._rest_square // self.groups_per_unit
+        square = self._rest_square // self.groups_per_unit
         people = 0
         if self.has_people:
             people = math.isqrt(self.records_per_group**2 * self._rest_square // (4 * self.groups_per_unit))
-            most = 3 * most // 4
-        records = math.isqrt(most // 2) if self.sums else math.isqrt(most)
+            square = 3 * square // 4
+        records = math.isqrt(square // 2) if self.sums else math.isqrt(square)
         sums = 0
         if self.sums:
             sums = min(math.isqrt(records**2 // self.sums) - 1, UNIT)

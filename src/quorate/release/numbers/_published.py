@@ -57,9 +57,9 @@ class NoisyGroups:
         """Return the number of people in each group."""
         return count_answers(self.entries[:, 0], weight=self.weights.people, scale=self.scale)
 
-    def records(self, most: float) -> Answers:
+    def records(self, bound: float) -> Answers:
         """Return the number of records in each group."""
-        return count_answers(self._column(0), weight=self.weights.records, scale=self.scale, most=most)
+        return count_answers(self._column(0), weight=self.weights.records, scale=self.scale, bound=bound)
 
     def sums(self, position: int, count: int) -> NoisySums:
         """Return the entries of the summed column at this position among `count`."""
@@ -82,11 +82,11 @@ class Published:
     probes: Probes = field(default_factory=no_probes)
     merged: Integers | None = None  # how many groups were added up in each; None before that
 
-    def merge(self, keys: Sequence[str], places: Integers) -> "Published":
+    def merge(self, keys: Sequence[str], positions: Integers) -> "Published":
         """Return the sums of coarser groups with these keys, from the place of each group among them."""
         entries = np.zeros((len(keys), self.entries.shape[1]), dtype=np.int64)
-        np.add.at(entries, places, self.entries)
-        merged = np.bincount(places, minlength=len(keys))
+        np.add.at(entries, positions, self.entries)
+        merged = np.bincount(positions, minlength=len(keys))
         return replace(self, keys=tuple(keys), entries=entries, merged=merged, probes=no_probes())
 
     @property
@@ -100,29 +100,29 @@ class Published:
         weights = self.layout.weights
         return None if self.threshold is None else self.threshold / (weights.people or weights.records)
 
-    def answers(self, statistics: Statistics, most: float) -> dict[str, Answers]:
+    def answers(self, statistics: Statistics, bound: float) -> dict[str, Answers]:
         """Return the answers of each measure, for the groups and then for the others, if there are some.
 
         Parameters
         ----------
         statistics
             What is answered.
-        most
+        bound
             The public number of records, infinity if it is private.
         """
-        parts = [self._answers(self._groups, statistics, most)]
+        parts = [self._answers(self._groups, statistics, bound)]
         parts[0] |= self._quantiles(statistics)
         if self.other.size:
             row = NoisyGroups(self.other[None, :], self.layout.other_weights, np.ones(1, dtype=np.int64), self.scale)
-            parts.append(self._answers(row, statistics, most))
+            parts.append(self._answers(row, statistics, bound))
             nothing = np.full(1, np.nan)
             for name, level in statistics.quantiles:
                 parts[1][quantile_name(name, level)] = Answers(nothing, nothing, nothing, [NOT_RELEASED])
         return {name: _join([part[name] for part in parts]) for name in parts[0]}
 
-    def _answers(self, groups: NoisyGroups, statistics: Statistics, most: float) -> dict[str, Answers]:
+    def _answers(self, groups: NoisyGroups, statistics: Statistics, bound: float) -> dict[str, Answers]:
         names = [column.name for column in self.sums]
-        answers = {"records": groups.records(most)}
+        answers = {"records": groups.records(bound)}
         if self.layout.has_people and self.merged is None:  # a person may be in several groups
             answers["people"] = groups.people()
         for name in statistics.totals:

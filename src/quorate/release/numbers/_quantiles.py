@@ -172,15 +172,15 @@ def _locate(past: Probes, grid: Grid, level: float, sizes: Floats, chance: float
     )
     scores = np.log(pooled @ models.T + 1e-300).sum(axis=0)
     prior = softmax(scores) @ models
-    found = []
+    positions = []
     for likelihoods in _likelihoods(past, grid, level, sizes):
         mass = np.cumsum(likelihoods * prior + 1e-300, axis=1)
         mass /= mass[:, -1:]
         cell = np.minimum((mass < chance).sum(axis=1), grid.size - 1)
         rows = np.arange(len(mass))
-        before = np.where(cell > 0, mass[rows, cell - 1], 0.0)
-        found.append(cell + (chance - before) / (mass[rows, cell] - before))
-    return np.concatenate(found)
+        mass_below = np.where(cell > 0, mass[rows, cell - 1], 0.0)
+        positions.append(cell + (chance - mass_below) / (mass[rows, cell] - mass_below))
+    return np.concatenate(positions)
 
 
 def _likelihoods(past: Probes, grid: Grid, level: float, sizes: Floats) -> Iterator[Floats]:
@@ -193,8 +193,8 @@ def _likelihoods(past: Probes, grid: Grid, level: float, sizes: Floats) -> Itera
         numbers = np.maximum(sizes[start : start + _CHUNK], 1.0)[:, None, None]
         logs = np.zeros((len(numbers), len(_SLOPES), grid.size))
         for points, answers in zip(past.points, past.answers, strict=True):
-            places = logit((points[start : start + _CHUNK] + 1) / grid.size)[:, None, None]
-            below = expit(logit(level) + _SLOPES[:, None] * (places - cells))
+            logits = logit((points[start : start + _CHUNK] + 1) / grid.size)[:, None, None]
+            below = expit(logit(level) + _SLOPES[:, None] * (logits - cells))
             expected = numbers * (below - level)
             variance = (past.scale / _WEIGHT) ** 2 + (_MISFIT * expected) ** 2
             distance = answers[start : start + _CHUNK, None, None] / _WEIGHT - expected
@@ -210,7 +210,7 @@ def quantile_answers(probes: Probes, column: CutColumn, level: float, sizes: Flo
     the sum of the answers there and further in is clearly on the wrong side of 0: proof: step 8.
     """
     grid = Grid.of(column, probes.parts)
-    found = grid.values(_locate(probes, grid, level, sizes, 0.5), column)
+    estimates = grid.values(_locate(probes, grid, level, sizes, 0.5), column)
     low, has_low = _clear_points(probes, side=-1)
     high, has_high = _clear_points(probes, side=1)
     is_crossed = has_low & has_high & (low >= high)
@@ -218,7 +218,7 @@ def quantile_answers(probes: Probes, column: CutColumn, level: float, sizes: Flo
     lows = np.where(has_low, grid.edges[low], np.nan if column.low is None else column.low)
     highs = np.where(has_high, grid.edges[high], np.nan if column.high is None else column.high)
     is_unknown = ~has_low & ~has_high
-    answers = np.where(is_unknown, np.nan, np.fmin(np.fmax(found, lows), highs))
+    answers = np.where(is_unknown, np.nan, np.fmin(np.fmax(estimates, lows), highs))
     return Answers(answers, lows, highs, [TOO_FEW if unknown else "" for unknown in is_unknown.tolist()])
 
 

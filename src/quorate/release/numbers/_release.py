@@ -537,11 +537,11 @@ class _MeasuredColumns:
 
     def most_entries(self, layout: Layout, index: GroupIndex) -> int:
         """Return how many noisy entries are released at most, a public number: proof: step 1."""
-        found = len(self._unbounded) * (len(grid_edges()) + 1) + len(self._uncut) * STAGES * most_cells()
+        bound_entries = len(self._unbounded) * (len(grid_edges()) + 1) + len(self._uncut) * STAGES * most_cells()
         answers = ROUNDS * len(self._statistics.quantiles)
         if not index.is_declared:
-            return found + layout.squared_sensitivity + MOST_GROUPS * answers
-        return found + index.declared_groups * (layout.entries + answers)
+            return bound_entries + layout.squared_sensitivity + MOST_GROUPS * answers
+        return bound_entries + index.declared_groups * (layout.entries + answers)
 
     def find(
         self, rows: PrivateRows, vectors: NoisyVectors, layout: Layout, index: GroupIndex
@@ -563,7 +563,7 @@ class _MeasuredColumns:
         bounds, cuts = {}, {}
         if self._unbounded:
             noise = self.expected_halves(layout, vectors)
-            found = release_counts(
+            found_bounds = release_counts(
                 SealedCounts(rows.unit_values(self._unbounded)),
                 lambda values: find_bounds(
                     values,
@@ -572,7 +572,7 @@ class _MeasuredColumns:
                     sum_noise=math.hypot(noise["sum"], noise["values"]) / 1.96,
                 ),
             )
-            bounds = dict(zip(self._unbounded, found, strict=True))
+            bounds = dict(zip(self._unbounded, found_bounds, strict=True))
         if self._uncut:
             found_cuts = release_counts(
                 SealedCounts(rows.unit_values(self._uncut)),
@@ -587,14 +587,14 @@ class _MeasuredColumns:
         summed = [self._bounded(name, bounds.get(name)) for name in self._summed]
         return summed, [self._divided(name, cuts.get(name)) for name in self._cut]
 
-    def _bounded(self, name: str, found: Any) -> SummedColumn:
+    def _bounded(self, name: str, bounds: Any) -> SummedColumn:
         kind = self._number(name)
-        low, high = (kind.low, kind.high) if found is None else (found.low, found.high)
+        low, high = (kind.low, kind.high) if bounds is None else (bounds.low, bounds.high)
         return SummedColumn(name, cast("float", low), cast("float", high), kind.closed)
 
-    def _divided(self, name: str, found: tuple[float, ...] | None) -> CutColumn:
+    def _divided(self, name: str, found_cuts: tuple[float, ...] | None) -> CutColumn:
         kind = self._number(name)
-        cuts = tuple(kind.cuts or ()) if found is None else found
+        cuts = tuple(kind.cuts or ()) if found_cuts is None else found_cuts
         low, high = kind.low, kind.high
         if low is not None and high is not None:
             cuts = tuple(cut for cut in cuts if low < cut < high)

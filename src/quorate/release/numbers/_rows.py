@@ -106,7 +106,7 @@ class PrivateRows:
     def sum_groups(self, index: GroupIndex, layout: Layout, sums: Sequence[SummedColumn]) -> GroupSums:
         """Return the exact sums of the groups of all records that count."""
         exact = GroupSums(sums)
-        for groups, values, first in self._counted(index, layout, [column.name for column in sums]):
+        for groups, values, first in self._select_batches(index, layout, [column.name for column in sums]):
             exact.add(groups, values, first)
         exact.resize(index.declared_groups if index.is_declared else len(index.keys))
         return exact
@@ -118,14 +118,14 @@ class PrivateRows:
         counts = {name: np.zeros((len(published), grid.size), dtype=np.int64) for name, grid in grids.items()}
         rows = np.full(index.declared_groups if index.is_declared else len(index.keys), -1)
         rows[published] = np.arange(len(published))
-        for groups, values, _ in self._counted(index, layout, [*grids]):
+        for groups, values, _ in self._select_batches(index, layout, [*grids]):
             for name, grid in grids.items():
                 keep = (rows[groups] >= 0) & ~np.isnan(values[name])
                 cells = np.searchsorted(grid.edges, values[name][keep], side="right")
                 np.add.at(counts[name], (rows[groups[keep]], cells), 1)
         return counts
 
-    def _counted(
+    def _select_batches(
         self, index: GroupIndex, layout: Layout, names: Sequence[str]
     ) -> Iterator[tuple[Integers, dict[str, Floats], NDArray[np.bool_] | None]]:
         """Yield groups and values of records that count, and which are the first of their person in their group."""

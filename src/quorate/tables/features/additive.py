@@ -122,8 +122,8 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
         ['age', 'age from 20', 'age from 40', 'sex=f', 'sex=m', 'sex is another']
         """
         blocks = {name: block_of_kind(name, kind, schema.learned) for name, kind in schema.columns.items()}
-        known = None if schema.learned is None else schema.learned.marginals
-        shares = None if known is None else shares_of_blocks(blocks, known)
+        marginals = None if schema.learned is None else schema.learned.marginals
+        shares = None if marginals is None else shares_of_blocks(blocks, marginals)
         return cls(
             declared=blocks, shares=shares, reading=None if schema.reading == DEFAULT_READING else schema.reading
         )
@@ -136,7 +136,7 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
         `units`, a public number, and `epsilon` are those with which a model of these columns will be fitted; `outputs`
         is its number of classes or labels.
         """
-        rare, declared = check_count("rare", self.rare), self._declared()
+        rare, declared = check_count("rare", self.rare), self._declarations()
         X = None if X is None else self._table(X, reset=True)
         names = list(declared) if X is None else names_of(X)
         numbers = self._count_numbers(X, names, declared)
@@ -158,7 +158,7 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
             *make_interactions(self.blocks_, names, self.crosses),
             *make_fourier_features(self.blocks_, count),
         ]
-        self.joined_ = _joined(self.blocks_, names, X)
+        self.joined_ = _join_blocks(self.blocks_, names, X)
         self._know(names)
         return self
 
@@ -192,7 +192,7 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
             return ramps_from_public(name, column_numbers(values, self.rules), cuts=cuts, rare=rare)
         return categories_from_public(name, values, rare=rare)
 
-    def _declared(self) -> dict[Any, Any]:
+    def _declarations(self) -> dict[Any, Any]:
         if self.declared is None:
             return {}
         return dict(self.declared if isinstance(self.declared, Mapping) else enumerate(self.declared))
@@ -206,9 +206,9 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
         """Return the result of `transform`, always as an array, for checked columns. No row is refused."""
         X = X if isinstance(X, OpenTable) else open_table_or_matrix(X)
         ramps = tuple(block for block in self.blocks_ if isinstance(block, Ramps))
-        whole = isinstance(X, np.ndarray) and X.dtype == np.float64 and X.shape[1:] == (len(ramps),)
-        whole = whole and not self.rules.missing_numbers
-        if whole and len(ramps) == len(self.blocks_) and not self.together_:
+        is_matrix = isinstance(X, np.ndarray) and X.dtype == np.float64 and X.shape[1:] == (len(ramps),)
+        is_matrix = is_matrix and not self.rules.missing_numbers
+        if is_matrix and len(ramps) == len(self.blocks_) and not self.together_:
             return spread_ramps(ramps, X)  # columns that stand together as they are
         return self.spread(self.read(X))
 
@@ -241,7 +241,7 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
         check_is_fitted(self, "blocks_")
         check_input_names(self, input_features)
         names = [name for part in (*self.blocks_, *self.together_) for name in part.names]
-        return np.array(_told_apart(names), dtype=object)
+        return np.array(_make_unique(names), dtype=object)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -279,8 +279,10 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
             return []
         starts = np.cumsum([0, *(len(block.names) for block in self.blocks_)])
         kinds = Ramps if numbers_alone else Ramps | Categories
-        places = [place for place, block in enumerate(self.blocks_) if isinstance(block, kinds)]
-        sides = [make_side(self.blocks_, place, int(starts[place]), means, pieces=pieces) for place in places]
+        positions = [position for position, block in enumerate(self.blocks_) if isinstance(block, kinds)]
+        sides = [
+            make_side(self.blocks_, position, int(starts[position]), means, pieces=pieces) for position in positions
+        ]
         return [side for side in sides if side is not None]
 
     def families(self) -> NDArray[np.int64]:
@@ -347,33 +349,33 @@ def names_of(X: OpenTable | Floats) -> list[Any]:
     return list(X.columns) if isinstance(X, OpenTable) else list(range(X.shape[1]))
 
 
-def column_of(X: OpenTable | Floats, name: Any, place: int = 0) -> Column:
-    """Return the values of a column: by its name, or by its place where the rows have no such names."""
+def column_of(X: OpenTable | Floats, name: Any, position: int = 0) -> Column:
+    """Return the values of a column: by its name, or by its position where the rows have no such names."""
     if isinstance(X, OpenTable):
-        return X.columns[name] if name in X.columns else list(X.columns.values())[place]
-    return X[:, place if isinstance(name, str) else name]
+        return X.columns[name] if name in X.columns else list(X.columns.values())[position]
+    return X[:, position if isinstance(name, str) else name]
 
 
 def _interaction_from(document: Mapping[str, Any]) -> Interaction:
     first, second = (block_from_document(document[side]) for side in ("first", "second"))
-    places, codes = (tuple(document[part]) for part in ("places", "codes"))
-    return Interaction((int(places[0]), int(places[1])), first, second, (tuple(codes[0]), tuple(codes[1])))
+    indices, codes = (tuple(document[part]) for part in ("places", "codes"))
+    return Interaction((int(indices[0]), int(indices[1])), first, second, (tuple(codes[0]), tuple(codes[1])))
 
 
-def _told_apart(names: list[str]) -> list[str]:
+def _make_unique(names: list[str]) -> list[str]:
     """Return names of which no two are alike, as data frames ask for: cuts may be alike to six digits."""
     seen: Counter[str] = Counter()
-    told = []
+    unique_names = []
     for name in names:
         seen[name] += 1
-        told.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
-    return told
+        unique_names.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
+    return unique_names
 
 
 def cuts_for(numbers: int, units: int) -> int:
     """Return the number of parts of each numeric column; the work on a unit is quadratic in the total."""
-    each = min(_MOST_COLUMNS, math.sqrt(_WORK / max(units, 1))) / max(numbers, 1)
-    return min(_CUTS, int(each) - 3) if each >= 7 else min(3, max(1, int(each)))  # 3 more, from 4 cuts on
+    share = min(_MOST_COLUMNS, math.sqrt(_WORK / max(units, 1))) / max(numbers, 1)
+    return min(_CUTS, int(share) - 3) if share >= 7 else min(3, max(1, int(share)))  # 3 more, from 4 cuts on
 
 
 def _declared_cut(declared: Any) -> bool:
@@ -393,7 +395,7 @@ def _is_cut(X: OpenTable | Floats, name: Any) -> bool:
     return _is_numeric(X, name) and len(np.unique(column_numbers(column_of(X, name)))) > 2
 
 
-def _joined(blocks: list[Block], names: list[Any], X: Any) -> list[list[int]]:
+def _join_blocks(blocks: list[Block], names: list[Any], X: Any) -> list[list[int]]:
     """Return which blocks go together: 0/1 columns side by side of which no public row has two."""
     groups: list[list[int]] = []
     filled = np.zeros(0)

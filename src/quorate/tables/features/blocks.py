@@ -183,29 +183,29 @@ def ramps_from_public(name: str, values: Floats, *, cuts: int, rare: int) -> Ram
 
     A value that many rows share gets cuts of its own; the quantiles of the other values are then added.
     """
-    known = values[np.isfinite(values)]
-    if not known.size:
+    finite = values[np.isfinite(values)]
+    if not finite.size:
         raise InvalidInput(f"column {name!r} has no number in the public rows: leave it out or declare its bounds")
-    distinct, count = np.unique(known, return_counts=True)
-    missing = bool(known.size < values.size)
+    distinct, count = np.unique(finite, return_counts=True)
+    missing = bool(finite.size < values.size)
     if len(distinct) <= 2:
         low, high = float(distinct[0]), float(distinct[-1])
         return Ramps(name, (low, high if high > low else low + 1.0), missing)
     if cuts <= _PIECES:  # a few straight pieces, clipped where public values become few
-        pieces = np.unique(np.quantile(known, np.linspace(*_ENDS, cuts + 1)))
+        pieces = np.unique(np.quantile(finite, np.linspace(*_ENDS, cuts + 1)))
         return Ramps(name, tuple(pieces.tolist() if len(pieces) > 1 else distinct[[0, -1]].tolist()), missing)
     indices = np.linspace(0.0, 1.0, cuts + 1)
-    shared = distinct[count >= known.size / cuts]
+    shared = distinct[count >= finite.size / cuts]
     chosen = [distinct[[0, -1]], shared]
     if len(distinct) <= cuts:
         chosen.append(distinct)
     else:
-        chosen.append(np.quantile(known, indices[1:-1], method="lower"))
-        others = known[~np.isin(known, shared)]
-        parts = min(cuts // 2, others.size // (2 * rare))
+        chosen.append(np.quantile(finite, indices[1:-1], method="lower"))
+        unshared = finite[~np.isin(finite, shared)]
+        parts = min(cuts // 2, unshared.size // (2 * rare))
         if shared.size and parts:
-            chosen.append(np.quantile(others, np.linspace(0.0, 1.0, parts + 1), method="lower"))
-    low, high = (float(value) for value in np.quantile(known, _ENDS))
+            chosen.append(np.quantile(unshared, np.linspace(0.0, 1.0, parts + 1), method="lower"))
+    low, high = (float(value) for value in np.quantile(finite, _ENDS))
     line = (low, high) if low < high else (float(distinct[0]), float(distinct[-1]))
     half = (distinct[-1] - distinct[0]) / 2
     chosen.append(np.array([distinct[0] - half, distinct[-1] + half]))
@@ -218,9 +218,9 @@ def categories_from_public(name: str, values: Column, *, rare: int) -> Categorie
     None is kept of a column of which every text is in few rows, such as ids: they say nothing about other rows.
     """
     distinct, count = np.unique(column_texts(values), return_counts=True)
-    most = max(int(count.max()), _FEWEST_OF_CATEGORY, math.ceil(len(values) * _LEAST_SHARE_OF_FEW))
-    least = min(rare, most)
-    return Categories(name, tuple(distinct[count >= least].tolist()))
+    limit = max(int(count.max()), _FEWEST_OF_CATEGORY, math.ceil(len(values) * _LEAST_SHARE_OF_FEW))
+    threshold = min(rare, limit)
+    return Categories(name, tuple(distinct[count >= threshold].tolist()))
 
 
 def declared_block(name: str, declared: Any, *, cuts: int) -> Block:
@@ -278,8 +278,8 @@ def _cuts_between(low: float, high: float, *, cuts: int) -> Floats:
     finer = np.concatenate([-halves, [0.0], halves])
     finer = finer[(finer > low) & (finer < high)]
     even = np.linspace(low, high, max(cuts // 2, cuts - len(finer)) + 1)
-    apart = np.abs(even[:, None] - np.append(finer, [low, high])).min(axis=1) > (high - low) / (2 * cuts)
-    return np.unique(np.concatenate([[low, high], finer, even[apart]]))
+    is_clear = np.abs(even[:, None] - np.append(finer, [low, high])).min(axis=1) > (high - low) / (2 * cuts)
+    return np.unique(np.concatenate([[low, high], finer, even[is_clear]]))
 
 
 def block_from_document(document: dict[str, Any]) -> Block:
@@ -298,8 +298,8 @@ def block_of_kind(name: str, kind: Any, learned: LearnedFacts | None) -> Any:
     marginal = None if learned is None else learned.marginals.get(name)
     if isinstance(kind, Category):
         missing = kind.missing == "indicator" if marginal is None else _has_missing(marginal)
-        more = [MISSING] if missing and MISSING not in kind.categories else []
-        return Categories(name, (*kind.categories, *more))
+        extra = [MISSING] if missing and MISSING not in kind.categories else []
+        return Categories(name, (*kind.categories, *extra))
     if isinstance(kind, Number):
         return _ramps(name, kind, kind.missing == "indicator" if marginal is None else _has_missing(marginal))
     return "text"
@@ -330,15 +330,15 @@ def shares_of_blocks(
 
     The units between two cuts are divided between these by their mean value, or in halves where it is not known.
     """
-    found = {}
+    shares = {}
     for name, marginal in marginals.items():
         block, total = blocks.get(name), sum(marginal.counts) + marginal.missing
         if total <= 0 or not isinstance(block, Ramps | Categories) or getattr(block, "has_ends_alone", False):
             continue
         counts = np.array(marginal.counts)
         corners = _of_ramps(block, counts, marginal) if isinstance(block, Ramps) else _of_texts(block, counts, marginal)
-        found[name] = corners / total, marginal.scale / total
-    return found
+        shares[name] = corners / total, marginal.scale / total
+    return shares
 
 
 def _of_ramps(block: Ramps, counts: Floats, marginal: ColumnMarginal) -> Floats:

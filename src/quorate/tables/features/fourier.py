@@ -54,7 +54,7 @@ class FourierFeatures:
 
     def terms(self) -> "FourierTerms":
         """Return the numbers of its sums."""
-        directions, phases = _drawn(len(self.places), self.number)
+        directions, phases = _draw_waves(len(self.places), self.number)
         return FourierTerms(_VALUES, directions, _VALUES * _DIRECTIONS, phases)
 
     def atoms(self) -> list[Floats]:
@@ -63,7 +63,7 @@ class FourierFeatures:
 
 
 @lru_cache(maxsize=16)
-def _drawn(columns: int, number: int) -> tuple[Floats, Floats]:
+def _draw_waves(columns: int, number: int) -> tuple[Floats, Floats]:
     """Return directions, in whole steps, and phases: as many radians apart as usual rows are standard deviations."""
     levels = _levels((columns + 1) * number).reshape(columns + 1, number)
     directions = np.clip(ndtri(levels[:-1]), -_FARTHEST, _FARTHEST) / (_USUAL * math.sqrt(columns))

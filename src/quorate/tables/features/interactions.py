@@ -39,24 +39,24 @@ class Interaction:
     def spread(self, read: Sequence[NDArray[Any]]) -> Floats:
         """Return one row of products for each row, of all columns as they were read."""
         values = [
-            np.array(codes)[read[place]] if codes else read[place]
-            for place, codes in zip(self.places, self.codes, strict=True)
+            np.array(codes)[read[position]] if codes else read[position]
+            for position, codes in zip(self.places, self.codes, strict=True)
         ]
         return multiply(*(block.spread(column) for block, column in zip(self._blocks, values, strict=True)))
 
     def atoms(self) -> list[Floats]:
         """Return what every pair of values becomes."""
-        one, other = (block.atoms() for block in self._blocks)
-        return [multiply(np.repeat(one, len(other), axis=0), np.tile(other, (len(one), 1)))]
+        left, right = (block.atoms() for block in self._blocks)
+        return [multiply(np.repeat(left, len(right), axis=0), np.tile(right, (len(left), 1)))]
 
     @property
     def _blocks(self) -> tuple[Ramps | Categories, Ramps | Categories]:
         return self.first, self.second
 
 
-def multiply(one: Floats, other: Floats) -> Floats:
+def multiply(left: Floats, right: Floats) -> Floats:
     """Return the products of all entries of each row with those of the other one's."""
-    return (one[:, :, None] * other[:, None, :]).reshape(len(one), -1)
+    return (left[:, :, None] * right[:, None, :]).reshape(len(left), -1)
 
 
 def make_interactions(blocks: Sequence[Any], names: Sequence[Any], pairs: Any) -> list[Interaction]:
@@ -90,34 +90,36 @@ class Side(NamedTuple):
 
 
 def make_side(
-    blocks: Sequence[Ramps | Categories], place: int, start: int, means: Floats, *, pieces: int
+    blocks: Sequence[Ramps | Categories], position: int, start: int, means: Floats, *, pieces: int
 ) -> Side | None:
     """Return a column in at most so many pieces of about equal mass, or None if it has a single value.
 
     `means` are those of the features of all columns, of which the column's own begin at `start`.
     """
-    block = blocks[place]
-    own = means[start : start + len(block.names)]
+    block = blocks[position]
+    shares = means[start : start + len(block.names)]
     coarse: tuple[Ramps | Categories, tuple[int, ...], Floats]
     coarse = (
-        _coarse_categories(block, own, pieces) if isinstance(block, Categories) else _coarse_ramps(block, own, pieces)
+        _coarse_categories(block, shares, pieces)
+        if isinstance(block, Categories)
+        else _coarse_ramps(block, shares, pieces)
     )
     lift = coarse[2]
     if lift.shape[1] < 1:
         return None
-    whole = np.zeros((len(means), lift.shape[1]))
-    whole[start : start + len(own)] = lift
-    return Side(place, coarse[0], coarse[1], whole, slice(start, start + len(own)))
+    full_lift = np.zeros((len(means), lift.shape[1]))
+    full_lift[start : start + len(shares)] = lift
+    return Side(position, coarse[0], coarse[1], full_lift, slice(start, start + len(shares)))
 
 
 def _coarse_categories(block: Categories, means: Floats, pieces: int) -> tuple[Categories, tuple[int, ...], Floats]:
     """Keep the most frequent categories; merge all others."""
     order = np.argsort(-means[:-1], kind="stable")[:pieces]
-    kept = sorted(int(index) for index in order if means[index] > _LEAST_MASS)
-    codes = np.full(len(means), len(kept))
-    codes[kept] = np.arange(len(kept))
-    coarse = Categories(block.name, tuple(block.values[index] for index in kept))
-    return coarse, tuple(codes.tolist()), np.eye(len(kept) + 1)[codes][:, : None if kept else 0]
+    frequent = sorted(int(index) for index in order if means[index] > _LEAST_MASS)
+    codes = np.full(len(means), len(frequent))
+    codes[frequent] = np.arange(len(frequent))
+    coarse = Categories(block.name, tuple(block.values[index] for index in frequent))
+    return coarse, tuple(codes.tolist()), np.eye(len(frequent) + 1)[codes][:, : None if frequent else 0]
 
 
 def _coarse_ramps(block: Ramps, means: Floats, pieces: int) -> tuple[Ramps, tuple[int, ...], Floats]:

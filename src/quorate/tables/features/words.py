@@ -103,7 +103,7 @@ class Words:
         """Return the words that `document` and `arrays` describe."""
         name, number = str(document["name"]), int(document["number"])
         if document["drawn"]:
-            return _drawn(name, number)
+            return _draw_words(name, number)
         parts: Any = [np.asarray(arrays[part]) for part in _ARRAYS]
         words = cls(name, number, *parts)
         sizes = {len(words.places), len(words.weights), len(words.directions)}
@@ -132,20 +132,20 @@ def _within(words: Words) -> bool:
 
 def number_for(units: int, epsilon: float, public_rows: int) -> int:
     """Return how many numbers words become: more units and less noise tell more directions apart."""
-    most = max(_FEWEST, public_rows // 8) if public_rows else _MOST
-    return int(min(max(math.sqrt(units * epsilon), _FEWEST), _MOST, most))
+    limit = max(_FEWEST, public_rows // 8) if public_rows else _MOST
+    return int(min(max(math.sqrt(units * epsilon), _FEWEST), _MOST, limit))
 
 
 def words_from_public(name: str, public: Any, *, number: int) -> Words:
     """Return words whose directions are those along which public rows differ most; None draws signs."""
     if public is None:
-        return _drawn(name, number)
+        return _draw_words(name, number)
     counts = _steps_of(as_counts(public))
-    rows, shown = counts.shape[0], np.bincount(counts.indices, minlength=BUCKETS)
-    indices = np.flatnonzero((shown >= _RARE) & (shown < rows))
+    rows, document_counts = counts.shape[0], np.bincount(counts.indices, minlength=BUCKETS)
+    indices = np.flatnonzero((document_counts >= _RARE) & (document_counts < rows))
     if len(indices) <= number or rows <= number:
         raise InvalidInput(f"the public rows are too few, or too alike, to tell {number} directions of {name!r}")
-    weights = np.minimum(np.log((1 + rows) / (1 + shown[indices])), _LARGEST)
+    weights = np.minimum(np.log((1 + rows) / (1 + document_counts[indices])), _LARGEST)
     nowhere = np.zeros((len(indices), number), dtype=np.int32)
     start = Words(name, number, indices, weights, nowhere, np.zeros(number), np.ones(number))
     public_rows = start.read(public) / _ROWS
@@ -156,7 +156,7 @@ def words_from_public(name: str, public: Any, *, number: int) -> Words:
     return Words(name, number, indices, weights, directions, along.mean(axis=0), scale)
 
 
-def _drawn(name: str, number: int) -> Words:
+def _draw_words(name: str, number: int) -> Words:
     """Return words whose directions are signs from a fixed seed: a row of length 1 has numbers of variance 1."""
     every, directions = np.arange(BUCKETS), (_signs(BUCKETS, number) * _DIRECTIONS).astype(np.int32)
     ones = np.ones(number)
