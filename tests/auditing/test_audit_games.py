@@ -37,7 +37,6 @@ from quorate.core.mechanisms.noisy_vector import NoisyVector
 from quorate.core.privacy import Cost
 from quorate.models.concepts import Thresholds
 from quorate.models.predictors import PrivateClassifier
-from quorate.release import QueryRelease
 
 pytestmark = pytest.mark.attack
 
@@ -128,7 +127,6 @@ def test_sound_claims_stand(name):
         "exponential_choice": 4000,
         "private_quantile": 4000,
         "noisy_cutoff": 5000,
-        "query_release": 100,
     }.get(name, 8000)
     verdict = quorate.audit(make_target(name), plays=plays, confidence=CONFIDENCE, seed=3)
     assert not verdict.violated
@@ -168,13 +166,6 @@ def test_relabelling_is_shown_to_need_much_of_its_term():
     verdict = quorate.audit(make_target("relabel"), plays=2000)
     assert verdict.lower_bound > 0.35 * verdict.claim[0]
     assert 0.65 * verdict.claim[0] < verdict.exact <= verdict.claim[0]
-
-
-def test_what_a_release_needs_is_known_exactly():
-    verdict = quorate.audit(make_target("query_release"), plays=20)
-    assert 0.8 * verdict.claim[0] < verdict.exact <= verdict.claim[0]
-    other = make_target("query_release").set_params(engine="prefix")
-    assert quorate.audit(other, plays=20).exact is None  # whose noise is another
 
 
 def test_all_votes_of_a_tree_are_made_of_records():
@@ -251,16 +242,6 @@ class LoudClassifier(PrivateClassifier):
         return self
 
 
-class LoudRelease(QueryRelease):
-    """Is fitted with forty times the epsilon that it claims."""
-
-    def fit(self, private, public=None):
-        claimed, self.epsilon = self.epsilon, 40 * self.epsilon
-        super().fit(private, public)
-        self.epsilon = claimed
-        return self
-
-
 ASKED = {"epsilon": 1.0, "delta": 1e-3, "teachers": 60, "queries": 1, "classes": [0, 1]}
 
 
@@ -283,11 +264,6 @@ ASKED = {"epsilon": 1.0, "delta": 1e-3, "teachers": 60, "queries": 1, "classes":
             LoudClassifier(aggregator="soft_majority", **ASKED),
             PrivateClassifier(aggregator="soft_majority", **ASKED),
             20_000,
-        ),
-        (
-            LoudRelease(Thresholds(), epsilon=1.0, delta=1e-2, engine="plain"),
-            QueryRelease(Thresholds(), epsilon=1.0, delta=1e-2, engine="plain"),
-            200,
         ),
     ],
     ids=lambda target: type(target).__name__,

@@ -79,11 +79,11 @@ def test_the_lower_bound_follows_the_guesses():
 
 
 def test_the_command_prints_one_fit(capsys):
-    code = audit("query_release", canaries=1000, json=True)
+    code = audit(canaries=1000, json=True)
     found = json.loads(capsys.readouterr().out)
     assert code == int(found["violated"])
     assert found["guesses"] == 300
-    with pytest.raises(InvalidInput, match="query_release alone"):
+    with pytest.raises(InvalidInput, match="a QueryRelease alone"):
         audit("quorum", canaries=1000)
     with pytest.raises(InvalidInput, match="a part of the guesses"):
         tail_bound(3, guesses=2, canaries=4, curve=gaussian_curve(1.0))

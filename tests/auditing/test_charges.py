@@ -14,6 +14,8 @@ from quorate.auditing.targets import CLAIMS, ELSEWHERE, REPLAYS, TARGETS
 from quorate.core.errors import InvalidInput
 from quorate.core.mechanisms import NoisyMax, NoisySum, NoisyVector
 from quorate.core.privacy import Budget, Cost
+from quorate.models.concepts import Threshold, Thresholds
+from quorate.release import QueryRelease
 
 pytestmark = pytest.mark.attack
 ROOT = Path(__file__).parents[2]
@@ -96,6 +98,29 @@ def test_a_run_ends_at_a_release_as_in_a_crash():
         return play_sum(total)
 
     assert compare_charges(play, 10, 11).releases == 2
+
+
+class LoudRelease(QueryRelease):
+    """Is fitted with a fifth more epsilon than it claims."""
+
+    def fit(self, private, public=None):
+        claimed, self.epsilon = self.epsilon, 1.2 * self.epsilon
+        super().fit(private, public)
+        self.epsilon = claimed
+        return self
+
+
+@pytest.mark.parametrize(("kind", "is_sound"), [(QueryRelease, True), (LoudRelease, False)])
+def test_a_release_that_is_fitted_with_more_epsilon_than_it_claims_is_found(kind, is_sound):
+    def play(records):
+        release = kind(Thresholds(), epsilon=1.0, delta=1e-2, engine="plain")
+        release.fit(records, np.array([1.0, 2.0, 3.0, 4.0]))
+        return Played(release.answer([Threshold(1.5), Threshold(3.5)]).to_pylist(), (1.0, 1e-2))
+
+    first = np.repeat([0.0, 10.0], 100)
+    comparison = compare_charges(play, first, np.append(first[1:], 10.0))
+    assert comparison.sound == is_sound
+    assert is_sound or re.match("delta is .* at epsilon 1, and 0.01 is claimed", comparison.forbidden[0])
 
 
 def test_a_run_without_a_release_is_refused():

@@ -32,11 +32,8 @@ from quorate.core.mechanisms.cutoff import NoisyCutoff
 from quorate.core.mechanisms.noisy_vector import NoisyVector
 from quorate.models.concepts import Thresholds
 from quorate.models.everlasting import EverlastingClassifier
-from quorate.models.knn import NeighbourClassifier, NeighbourRegressor
 from quorate.models.predictors import PrivateClassifier
-from quorate.release import QueryRelease
 
-_NEAR: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-2, "radius": 0.5, "votes": 4.0}
 _ASK: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-2, "teachers": 60}
 
 
@@ -78,10 +75,6 @@ TARGETS: dict[str, Callable[[], Any]] = {
     "classifier_soft_majority": lambda: _classifier("soft_majority"),
     "classifier_quorum": lambda: _classifier("quorum", queries=4, no_quorums=1),
     "everlasting": lambda: _everlasting().fit(*_made_up(6000, 1, seed=0)),
-    "nearest": lambda: NeighbourClassifier(**_NEAR, classes=[0, 1, 2]),
-    "nearest_scores": lambda: NeighbourClassifier(**_NEAR, classes=[0, 1], scores=True),
-    "nearest_numbers": lambda: NeighbourRegressor(**_NEAR, bounds=(0, 1)),
-    "query_release": lambda: QueryRelease(Thresholds(), epsilon=4.0, delta=1e-2, engine="plain"),
 }
 
 
@@ -127,7 +120,7 @@ CLAIMS: dict[str, tuple[str, ...]] = {
     "ConformalClassifier": ("conformal_sets",),
     "ConformalRegressor": ("conformal_intervals",),
     "check_model": ("check_model",),
-    "QueryRelease": ("query_release", *(name for name in RUNS if name.startswith(("engine_", "queries_", "release_")))),
+    "QueryRelease": tuple(name for name in RUNS if name.startswith(("engine_", "queries_", "release_"))),
     "OnlineRelease": ("online",),
     "GrowingRelease": ("growing", "growing_people"),
     "GroupRelease": ("groups", "groups_of_people", "groups_found", "groups_with_bounds"),

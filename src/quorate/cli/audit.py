@@ -41,7 +41,7 @@ def audit(
     report
         An HTML page to write: claim, lower bound, ratio, the attack that came closest, what was not tested.
     canaries
-        Audit one fit of `query_release` at epsilon 4 instead, with this many pairs of records of which a coin chose
+        Audit one fit of a `QueryRelease` at epsilon 4 instead, with this many pairs of records of which a coin chose
         one: what 95% of such fits show at least. It takes a second.
     """
     if canaries is not None:
@@ -75,8 +75,8 @@ def audit(
 
 def _audit_one_fit(names: Sequence[str], canaries: int, json: bool) -> int:
     """Audit one fit by canaries, and print what its guesses show."""
-    if set(names) - {"query_release"}:
-        raise InvalidInput("canaries= audits query_release alone; leave the other names out, or canaries")
+    if names:
+        raise InvalidInput("canaries= audits one fit of a QueryRelease alone; leave the names out, or canaries")
     findings = audit_release_once(canaries=canaries)
     if json:
         print(dumps(findings._asdict() | {"violated": findings.violated}))
@@ -84,7 +84,7 @@ def _audit_one_fit(names: Sequence[str], canaries: int, json: bool) -> int:
         show_rows(
             [
                 {
-                    "claim of": "query_release, one fit",
+                    "claim of": "QueryRelease, one fit",
                     "epsilon": f"{findings.claim[0]:.3f}",
                     "at delta": f"{findings.claim[1]:.3g}",
                     "shown": f"{findings.lower_bound:.3f}{' BROKEN' if findings.violated else ''}",

@@ -25,7 +25,7 @@ from quorate.report._pages import (
 
 _BARS, _SERIES, _PLOTS, _TABLE_ROWS = 15, 3, 12, 200
 _COLOURS = (BLUE, ORANGE, GREEN)
-_PARTS = ("day", "week", "month", "quarter", "year")
+_PARTS = (":day", ":week", ":month", ":quarter", ":year")
 
 Row = Mapping[str, Any]
 
@@ -73,23 +73,17 @@ def _format_row(row: Row, by: Sequence[str]) -> dict[str, str]:
 
 def _plots(rows: Sequence[Row], by: Sequence[str]) -> list[Plot]:
     """Return a plot of each measure: a series if one of the columns is a part of dates, bars otherwise."""
-    times = [name for name in by if name.rpartition(":")[2] in _PARTS and ":" in name]
+    measures = list(dict.fromkeys(row["measure"] for row in rows))[:_PLOTS]
+    times = [name for name in by if name.endswith(_PARTS)]
     groups_by = [name for name in by if name not in times]
     plots = []
-    for number, (measure, answered) in enumerate(list(_answers_by_measure(rows).items())[:_PLOTS]):
+    for number, measure in enumerate(measures):
+        answered = [row for row in rows if row["measure"] == measure and row["answer"] is not None]
         if len(times) == 1:
             plots.append(_plot_series(f"series-{number}", measure, answered, times[0], groups_by))
         elif answered:
             plots.append(_plot_bars(f"bars-{number}", measure, answered, by))
     return plots
-
-
-def _answers_by_measure(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    """Return the rows of each measure that have an answer; a measure without any has an empty list."""
-    answers: dict[str, list[Row]] = {}
-    for row in rows:
-        answers.setdefault(row["measure"], []).extend([row] * (row["answer"] is not None))
-    return answers
 
 
 def _name(row: Row, by: Sequence[str]) -> str:

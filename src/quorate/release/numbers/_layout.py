@@ -10,7 +10,6 @@ All entries have noise of one scale. Weights are chosen from public numbers alon
 
 import math
 from dataclasses import dataclass
-from typing import Literal
 
 from quorate.core.checks import check_count
 from quorate.core.errors import InvalidInput
@@ -18,7 +17,6 @@ from quorate.core.errors import InvalidInput
 UNIT = 2**8  # the weight of a value at its bound, and the resolution of noisy sums
 FINE_BITS = 30  # of an exact value at its bound
 _OTHER_SHARE = 8  # the count of unpublished groups takes one part in so many where no sums are released
-Statistic = Literal["total", "mean", "quantile"]
 
 
 @dataclass(frozen=True)

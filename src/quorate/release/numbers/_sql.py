@@ -1,7 +1,7 @@
 """A small SQL: numbers by group of one table, as settings of a `GroupRelease`. Everything else is refused."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NoReturn
 
 from quorate.core.errors import InvalidInput
@@ -135,25 +135,20 @@ def _value(literal: Any, text: str) -> float | str:
 def _conditions(tree: Any) -> Iterator[tuple[Any, ...]]:
     """Yield the conditions of WHERE, which AND joins."""
     kind, text = type(tree).__name__, f"WHERE {tree.sql()}"
-    readers: dict[str, Callable[[], Iterator[tuple[Any, ...]]]] = {
-        "And": lambda: (part for side in (tree.this, tree.expression) for part in _conditions(side)),
-        "Paren": lambda: _conditions(tree.this),
-        "Between": lambda: iter(
-            [
-                (_name(tree.this, text), ">=", _value(tree.args["low"], text)),
-                (_name(tree.this, text), "<=", _value(tree.args["high"], text)),
-            ]
-        ),
-        "In": lambda: iter([_membership(tree, "in", text)]),
-        "Is": lambda: iter([_missing(tree, "missing", text)]),
-        "Not": lambda: iter([_negated(tree.this, text)]),
-    }
     if kind in _COMPARISONS:
         yield _comparison(tree, _COMPARISONS[kind], text)
-    elif kind in readers:
-        yield from readers[kind]()
+    elif kind == "And":
+        for side in (tree.this, tree.expression):
+            yield from _conditions(side)
+    elif kind == "Paren":
+        yield from _conditions(tree.this)
+    elif kind == "Between":
+        for sign, end in ((">=", "low"), ("<=", "high")):
+            yield _name(tree.this, text), sign, _value(tree.args[end], text)
+    elif kind == "Not":
+        yield _membership(tree.this, ("not in", "present"), text)
     else:
-        _refuse(text)
+        yield _membership(tree, ("in", "missing"), text)
 
 
 def _comparison(tree: Any, sign: str, text: str) -> tuple[Any, ...]:
@@ -162,21 +157,11 @@ def _comparison(tree: Any, sign: str, text: str) -> tuple[Any, ...]:
     return _name(tree.expression, text), _TURNED[sign], _value(tree.this, text)
 
 
-def _membership(tree: Any, sign: str, text: str) -> tuple[Any, ...]:
-    if not tree.expressions:
-        _refuse(text)
-    return _name(tree.this, text), sign, [_value(value, text) for value in tree.expressions]
-
-
-def _missing(tree: Any, sign: str, text: str) -> tuple[Any, ...]:
-    if type(tree.expression).__name__ != "Null":
-        _refuse(text)
-    return _name(tree.this, text), sign
-
-
-def _negated(tree: Any, text: str) -> tuple[Any, ...]:
-    if type(tree).__name__ == "In":
-        return _membership(tree, "not in", text)
-    if type(tree).__name__ == "Is":
-        return _missing(tree, "present", text)
+def _membership(tree: Any, signs: tuple[str, str], text: str) -> tuple[Any, ...]:
+    """Return the condition of IN or of IS NULL, with its sign."""
+    kind = type(tree).__name__
+    if kind == "In" and tree.expressions:
+        return _name(tree.this, text), signs[0], [_value(value, text) for value in tree.expressions]
+    if kind == "Is" and type(tree.expression).__name__ == "Null":
+        return _name(tree.this, text), signs[1]
     _refuse(text)

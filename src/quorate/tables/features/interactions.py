@@ -97,19 +97,17 @@ def make_side(
     `means` are those of the features of all columns, of which the column's own begin at `start`.
     """
     block = blocks[position]
-    shares = means[start : start + len(block.names)]
+    mass = means[start : start + len(block.names)]
     coarse: tuple[Ramps | Categories, tuple[int, ...], Floats]
     coarse = (
-        _coarse_categories(block, shares, pieces)
-        if isinstance(block, Categories)
-        else _coarse_ramps(block, shares, pieces)
+        _coarse_categories(block, mass, pieces) if isinstance(block, Categories) else _coarse_ramps(block, mass, pieces)
     )
     lift = coarse[2]
     if lift.shape[1] < 1:
         return None
     full_lift = np.zeros((len(means), lift.shape[1]))
-    full_lift[start : start + len(shares)] = lift
-    return Side(position, coarse[0], coarse[1], full_lift, slice(start, start + len(shares)))
+    full_lift[start : start + len(mass)] = lift
+    return Side(position, coarse[0], coarse[1], full_lift, slice(start, start + len(mass)))
 
 
 def _coarse_categories(block: Categories, means: Floats, pieces: int) -> tuple[Categories, tuple[int, ...], Floats]:
