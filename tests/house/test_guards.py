@@ -150,7 +150,8 @@ def test_a_run_whose_account_went_to_a_ledger_is_resumed_there_and_nowhere_else(
     monkeypatch.setenv("QUORATE_STATE", str(tmp_path / "state"))
     budget = budget_for(quorum)
     noise = quorum.open(budget).end()
-    ledger = Ledger.create(tmp_path / "a.sqlite", budget, fingerprint="m")
+    (tmp_path / "a").mkdir()
+    ledger = Ledger.create(tmp_path / "a" / "a.sqlite", budget, fingerprint="m")
     assert quorum.resume(ledger.budget(), threshold_noise=noise).answer([400, 0]) == 0
     with pytest.raises(InvalidInput, match="must have paid"):
         quorum.resume(budget, threshold_noise=noise)  # nothing is left in it, and nothing counts for it
