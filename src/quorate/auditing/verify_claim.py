@@ -38,7 +38,7 @@ WORD = 2**64  # the unit of the levels of a table
 LARGEST_EXPONENT, MOST_WORK = 20_000, 1_000_000  # of logarithms, exponentials and weights: some 15 seconds
 NO_QUORUM = -1  # the label of a query without a quorum
 OWN_CALLER = "online"  # whose rows in a ledger are state of the model and no answers
-MECHANISMS = "NoisyMax|NoisyShares|SoftMajority|SharpMajority|Quorum|Dissent|PureStable|NoisyCutoff"
+MECHANISMS = "Noisy(Max|Shares|Cutoff|Sum)|SoftMajority|SharpMajority|Quorum|Dissent|PureStable|AboveThreshold"
 DAMAGE = (OSError, LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RuntimeError, sqlite3.Error)
 Fields = dict[str, Any]
 Order = Fraction | None  # None: infinity
@@ -169,10 +169,8 @@ def divergence(order: Order, one: tuple[Interval, ...], two: tuple[Interval, ...
     """Return D of two laws on the same outcomes, given as the logarithms of their probabilities."""
     if order is None:
         return max([p - q for p, q in zip(one, two, strict=True)], key=Interval.top)
-    total = NOTHING
-    for p, q in zip(one, two, strict=True):
-        total += exp(p * order - q * (order - 1))
-    return log(total) / (order - 1)
+    terms = [exp(p * order - q * (order - 1)) for p, q in zip(one, two, strict=True)]
+    return log(sum(terms, NOTHING)) / (order - 1)
 
 
 def exponential_cost(order: Order, epsilon: Fraction) -> Interval:
@@ -250,31 +248,28 @@ def far_cost(order: Fraction, scale: Fraction, mass: Interval) -> Interval:
     E_Q[(P/Q)^c] is at most exp(c (c - 1) / s^2) for two counts that each move by 1.
     """
     rare = exp(1 / (scale * scale)) * root(mass)
-    common = exp(log(interval(1) - rare) * (1 - order))
     exponents = [(m, order * (order * m - 1) / (scale * scale)) for m in map(Fraction, ("1.2", "2", "5", "20"))]
     most = log(Interval(rare.high, rare.high))
     terms = [exp(most * (1 - 1 / m) + exponent) for m, exponent in exponents if exponent < LARGEST_EXPONENT // 2]
     if not terms:
         raise NotVerified("the far tail of a noisy maximum is not bounded at this order")
-    return log(common + min(terms, key=Interval.top)) / (order - 1)
+    return log(exp(log(interval(1) - rare) * (1 - order)) + min(terms, key=Interval.top)) / (order - 1)
 
 
 def log_coins(levels: list[int]) -> list[Any]:
     """Return log p and log(1 - p) for levels p in units of 2**-64; None for the logarithm of 0."""
     if max(levels) > WORD:
         raise Wrong("a level of a table is above 1")
-    pairs = [(level, WORD - level) for level in levels]
-    return [tuple(log(Fraction(part, WORD)) if part > 0 else None for part in pair) for pair in pairs]
+    return [tuple(log(Fraction(part, WORD)) if part > 0 else None for part in (one, WORD - one)) for one in levels]
 
 
 def sharp_cost(order: Order, teachers: int, table: list[int]) -> Interval:
     """Return D of one answer by a table of the probabilities of the wrong label, by lead: the worst single ballot."""
     if teachers % 2 == 0 and 2 * table[0] != WORD:
         raise Wrong("the table of a majority must start at one half where a tie is possible")
-    coins, worst = log_coins(table if teachers % 2 == 0 else [WORD - table[0], *table]), NOTHING
-    for one, two in itertools.pairwise(coins):
-        worst = max(worst, divergence(order, one, two), divergence(order, two, one), key=Interval.top)
-    return worst
+    coins = log_coins(table if teachers % 2 == 0 else [WORD - table[0], *table])
+    steps = [pair for step in itertools.pairwise(coins) for pair in (step, step[::-1])]
+    return max(NOTHING, *(divergence(order, *pair) for pair in steps), key=Interval.top)
 
 
 def no_quorum_cost(order: Order, table: list[int]) -> Interval:
@@ -308,6 +303,15 @@ def positive(value: Any) -> Fraction:
 def mechanism_costs(mechanism: Fields, order: Order) -> Costs:
     """Return, for each event that a mechanism charges, its divergence and the probability of its tail event."""
     name = mechanism["name"]
+    if name in ("Quorum", "Dissent", "AboveThreshold"):
+        scale, margin = positive(mechanism["threshold_scale"]), integer(mechanism["margin"], least=-(2**62))
+        opening = gaussian_cost(order, 1, scale), gaussian_tail(scale, margin) if name == "Quorum" else NOTHING
+        return {"opening": opening, "no quorum": (no_quorum_cost(order, integers(mechanism["table"])), NOTHING)}
+    if name == "NoisyCutoff":  # hides one no-quorum from the end of a phase by geometric noise
+        loss = log(1 / Fraction(integer(mechanism["ratio"], least=1), WORD))
+        if (loss + Fraction(1, 2**40)).top() < positive(mechanism["epsilon"]):
+            raise Wrong("the ratio of the cutoff is not that of its epsilon")
+        return {"phase": (loss, exp(loss * -integer(mechanism["spread"], least=1)))}
     if name in ("NoisyMax", "NoisyShares"):
         scale, classes = positive(mechanism["scale"]), integer(mechanism["classes"], least=2)
         cost = gaussian_cost(order, 1 if name == "NoisyShares" and classes == 2 else 2, scale)
@@ -315,24 +319,17 @@ def mechanism_costs(mechanism: Fields, order: Order) -> Costs:
             raise NotVerified("the law of the noisy maximum of more than two counts is not recomputed here")
         if name == "NoisyMax" and order is not None and scale >= Fraction(1, 4):
             cost = min(cost, two_winner_cost(order, scale), key=Interval.top)
-        return {"query": (cost, NOTHING)}
-    if name == "SoftMajority":
-        return {"query": (exponential_cost(order, positive(mechanism["epsilon_per_query"])), NOTHING)}
-    if name == "SharpMajority":
-        return {"query": (sharp_cost(order, integer(mechanism["teachers"]), integers(mechanism["table"])), NOTHING)}
-    if name in ("Quorum", "Dissent"):
-        scale, margin = positive(mechanism["threshold_scale"]), integer(mechanism["margin"], least=-(2**62))
-        no_quorum = no_quorum_cost(order, integers(mechanism["table"])), NOTHING
-        tail = gaussian_tail(scale, margin) if name == "Quorum" else NOTHING
-        return {"opening": (gaussian_cost(order, 1, scale), tail), "no quorum": no_quorum}
-    if name == "PureStable" and order is None:
-        return {"query": (stable_law(mechanism)[1], NOTHING)}
-    if name == "NoisyCutoff":  # hides one no-quorum from the end of a phase by geometric noise
-        loss = log(1 / Fraction(integer(mechanism["ratio"], least=1), WORD))
-        if (loss + Fraction(1, 2**40)).top() < positive(mechanism["epsilon"]):
-            raise Wrong("the ratio of the cutoff is not that of its epsilon")
-        return {"phase": (loss, exp(loss * -integer(mechanism["spread"], least=1)))}
-    raise NotVerified(f"the cost of {name} is not recomputed here")
+    elif name == "SoftMajority":
+        cost = exponential_cost(order, positive(mechanism["epsilon_per_query"]))
+    elif name == "SharpMajority":
+        cost = sharp_cost(order, integer(mechanism["teachers"]), integers(mechanism["table"]))
+    elif name == "PureStable" and order is None:
+        cost = stable_law(mechanism)[1]
+    elif name == "NoisySum":
+        cost = gaussian_cost(order, integer(mechanism["sensitivity"], least=1) ** 2, positive(mechanism["scale"]))
+    else:
+        raise NotVerified(f"the cost of {name} is not recomputed here")
+    return {"measurement" if name == "NoisySum" else "query": (cost, NOTHING)}
 
 
 def stable_law(numbers: Fields) -> tuple[Interval, Interval]:
@@ -403,15 +400,18 @@ def neighbours(part: Fields, seen: list[Fields]) -> Pair:
 def releases(part: Fields, seen: list[Fields]) -> Pair:
     """Check releases that are all that a budget ever paid for, by the tightest of three bounds."""
     (epsilon, delta), gaussian, losses, slack = stated(part), [], [], Fraction(0)
+    weights = [integers(row) for row in part.get("weights", [[1]])]  # row t: of each update in the sums after update t
+    longest = max(sum(one * one for one in column) for column in zip(*weights, strict=True))
+    grown = longest * integer(part.get("rows", 1), least=1) ** 2  # all rows of a unit may be in one update
     for release in part["releases"]:
         uses, name = integer(release["uses"], least=1), release["mechanism"]
-        if name == "exponential":
+        if name == "exponential" and "weights" not in part:
             losses.append((uses, 2 * positive(release["rate"]) * integer(release["sensitivity"], least=1)))
             continue
-        if name not in ("discrete gaussian", "thresholded gaussian"):
+        if name != "discrete gaussian" and (name != "thresholded gaussian" or "weights" in part):
             raise NotVerified(f"the cost of {name!r} is not recomputed here")
         square, entries = integer(release["squared_sensitivity"], least=1), integer(release["entries"], least=1)
-        gaussian.append((uses, square, positive(release["scale"]), entries))
+        gaussian.append((uses, square * grown, positive(release["scale"]), entries * len(weights)))
         if name == "thresholded gaussian":  # keys that one unit alone has pass with at most this probability
             passed = gaussian_tail(positive(release["scale"]), integer(release["above"])).top()
             slack += uses * integer(release["keys"], least=1) * passed
@@ -452,8 +452,7 @@ def gaussian_delta(releases: list[Any], epsilon: Fraction) -> Fraction:
     rest, mu = epsilon - loss, root(interval(square)).top()
     near, far = rest / mu - mu / 2, rest / mu + mu / 2
     density = exp(-near * near / 2) / root(PI * 2)  # at `near`, and e^eps times that at `far`
-    tail = density * mills(near) if near >= 0 else interval(1) - density * mills(-near)
-    delta = tail - density * mills(far)
+    delta = (density * mills(near) if near >= 0 else interval(1) - density * mills(-near)) - density * mills(far)
     return (Interval(0, max(delta.high, 0)) * exp(loss)).top()
 
 
@@ -480,8 +479,7 @@ def account(part: Fields, seen: list[Fields]) -> Pair:
     rest, spent = delta - Fraction(slack, SLACK_QUANTA), [0, 0]
     if rest < 0 or (order is not None and rest == 0) or not part["mechanisms"]:
         raise Wrong("an account needs mechanisms, and a delta above its slack")
-    worth = interval(Fraction(capacity, RENYI_QUANTA))
-    worth = worth if order is None else epsilon_of(worth, order, rest)
+    worth = Fraction(capacity, RENYI_QUANTA)
     for mechanism in part["mechanisms"]:
         costs, charges = mechanism_costs(mechanism, order), mechanism["charges"]
         if set(charges) != set(costs):
@@ -494,7 +492,7 @@ def account(part: Fields, seen: list[Fields]) -> Pair:
             spent = [total + uses * quanta for total, quanta in zip(spent, price, strict=True)]
     if spent[0] > capacity or spent[1] > slack:
         raise Wrong("the uses that the claim lists cost more than the account has")
-    return worth.top(), delta
+    return (worth if order is None else epsilon_of(interval(worth), order, rest).top()), delta
 
 
 def check_claim(claim: Fields) -> list[Fields]:
@@ -549,8 +547,7 @@ def numbers_of(document: Fields) -> Fields:
         elif isinstance(value, dict) and name != "concept":
             numbers |= numbers_of(value)
         elif name not in ("name", "kind", "concept", "order"):
-            is_fraction = isinstance(value, float) and math.isfinite(value)
-            numbers[name] = list(value.as_integer_ratio()) if is_fraction else value
+            numbers[name] = list(value.as_integer_ratio()) if isinstance(value, float) else value
     return numbers
 
 
@@ -573,14 +570,16 @@ def check_numbers(manifest: Fields, nodes: list[Fields]) -> None:
     if sum(bool(node.get("ledger")) for node in nodes) != (manifest["access"] != "published"):
         raise Wrong("the answers of a private folder are paid from its ledger, and those of a published one are not")
     claimed = [part for node in nodes for part in node.get("mechanisms", [])]
-    models = [part for part in inner_documents(manifest) if "charges" not in part]  # whose claim may lie there as well
-    named = [(str(part.get("name", part.get("kind"))), part) for part in models]
-    documents = [{"name": name, **numbers_of(part)} for name, part in named if re.fullmatch(MECHANISMS, name)]
+    named = [(str(part.get("name", part.get("kind"))), part) for part in inner_documents(manifest)]
+    models = [(name, part) for name, part in named if "charges" not in part]  # whose claim may lie there as well
+    documents = [{"name": name, **numbers_of(part)} for name, part in models if re.fullmatch(MECHANISMS, name)]
     described = [{name: one for name, one in part.items() if name not in ("charges", "ratio")} for part in claimed]
     one, other = (sorted(json.dumps(part, sort_keys=True) for part in parts) for parts in (described, documents))
-    rows = math.prod(node["rows"] for node in nodes if node["rule"] == "group")
-    if one != other or rows != manifest.get("records_per_person", 1):
-        raise Wrong("the claim and the model differ in their mechanisms, or in how many records of a person count")
+    rows = math.prod(node.get("rows", 1) for node in nodes if node["rule"] in ("group", "releases"))
+    updates = manifest.get("updates") or (manifest.get("update") or {}).get("updates", 1)
+    is_whole = {len(node.get("weights", [[1]])) for node in nodes if node["rule"] == "releases"} <= {updates}
+    if one != other or rows != manifest.get("records_per_person", 1) or not is_whole:
+        raise Wrong("the claim and the model differ in their mechanisms, the records of a person, or the updates")
     for node in nodes:
         source = {"sample": "sample", "stable": "choice", "neighbours": "terms"}.get(node["rule"])
         if source and node["numbers"] != numbers_of(manifest[source]):
@@ -607,7 +606,7 @@ def check_ledger(folder: Path, manifest: bytes, node: Fields) -> None:
     with closing(sqlite3.connect(f"{(folder / 'ledger.sqlite').absolute().as_uri()}?mode=ro", uri=True)) as database:
         entries = database.execute("SELECT ledger, seq, at, kind, body, mac FROM quorate_entry ORDER BY seq").fetchall()
         [(last, head, text, mac)] = database.execute("SELECT seq, head, state, mac FROM quorate_snapshot").fetchall()
-        answers = database.execute("SELECT label FROM quorate_answer WHERE caller != ?", (OWN_CALLER,)).fetchall()
+        answers = database.execute("SELECT label, caller FROM quorate_answer").fetchall()
     fingerprint = hashlib.sha256(manifest).hexdigest()
     spent, capacity = replay(entries, key)
     ledger, state = entries[0][0], json.loads(text)
@@ -622,8 +621,8 @@ def check_ledger(folder: Path, manifest: bytes, node: Fields) -> None:
         raise Wrong("the ledger or its mark belongs to another manifest, or the mark was edited")
     if mark["seq"] > last or (mark["seq"] >= entries[0][1] and heads[mark["seq"]] != mark["head"]):
         raise Wrong("the ledger has not come as far as its mark: it is an old copy, or another")
-    labels = [] if state.get("choice") else [label for (label,) in answers]  # a chosen hypothesis answers at no cost
-    least = least_spent(node, labels, json.loads(manifest)["kind"])
+    labels = [label for label, caller in answers if caller != OWN_CALLER and not state.get("choice")]
+    least = least_spent(node, labels, sum(caller == OWN_CALLER for _, caller in answers), json.loads(manifest)["kind"])
     if any(paid < part for paid, part in zip(spent, least, strict=True)):
         raise Wrong(f"{len(labels)} answers cost at least {least[0]} quanta, and the ledger has charged {spent[0]}")
 
@@ -643,16 +642,15 @@ def replay(entries: list[Any], key: bytes) -> tuple[list[int], list[int]]:
         if kind == "restored":
             spent = [max(one, two) for one, two in zip(spent, integers([*map(int, body["spent"])]), strict=True)]
         if kind in ("leased", "returned"):  # what is leased counts as spent until it is returned
-            sign = 1 if kind == "leased" else -1
             taken = integers([int(body["renyi"]), int(body["slack"])])
-            spent = [one + sign * two for one, two in zip(spent, taken, strict=True)]
+            spent = [one + two * (1 if kind == "leased" else -1) for one, two in zip(spent, taken, strict=True)]
         if not all(0 <= part <= whole for part, whole in zip(spent, capacity, strict=True)):
             raise Wrong(f"entry {seq} of the ledger overdraws the account")
         head, previous = mac, seq
     return spent, capacity
 
 
-def least_spent(node: Fields, labels: list[int], kind: str) -> list[int]:
+def least_spent(node: Fields, labels: list[int], own: int, kind: str) -> list[int]:
     """Return what a ledger must have charged at least: for all of a fit, or for each query, or for each no-quorum."""
     least = [0, 0] if node["rule"] == "account" else node.get("capacity", [0, 0])
     for mechanism in node.get("mechanisms", []):
@@ -660,6 +658,8 @@ def least_spent(node: Fields, labels: list[int], kind: str) -> list[int]:
         counts = {"opening": int(bool(labels)), "query": len(paid), "no quorum": paid.count(NO_QUORUM)}
         if kind == "everlasting":  # whose fit pays for all of the first phase
             counts = {"opening": 1, "no quorum": mechanism["no_quorums"]}
+        if kind == "online release":  # which keeps three numbers of each measurement
+            counts = {"opening": 1, "no quorum": own // 3, "measurement": own // 3}
         for event, one in mechanism["charges"].items():
             least = [total + counts[event] * part for total, part in zip(least, one["price"], strict=True)]
     return least

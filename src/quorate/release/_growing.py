@@ -21,7 +21,7 @@ from quorate.core.checks import check_count, check_delta, check_positive, check_
 from quorate.core.errors import BudgetSpent, Infeasible, InvalidInput
 from quorate.core.mechanisms.noisy_vector import NoisyVector
 from quorate.core.privacy import Budget
-from quorate.core.privacy.claims import Total
+from quorate.core.privacy.claims import Node, Total, growing_node
 from quorate.core.progress import html_card
 from quorate.models.account import Account
 from quorate.models.saving.codecs import from_plain, to_plain
@@ -176,6 +176,11 @@ class GrowingRelease(SavedModel):
         if self._store is not None:
             raise InvalidInput("this release has a folder already; load it from there")
 
+    def claim_part(self) -> Node:
+        """Return the measurements of all declared updates, whose number the folder's ledger limits."""
+        assert self.plan_ is not None
+        return {**self._claim_part(self.plan_), "ledger": True}
+
     def to_state(self) -> State:
         """Return the subject, the guarantee and the measurements; each update is in a separate file."""
         plan, weights = self.plan_, self.error_weights
@@ -186,6 +191,8 @@ class GrowingRelease(SavedModel):
             "settings": {name: getattr(self, name) for name in _SETTINGS},
             "error_weights": None if weights is None else list(weights.items()),
             "unit": self.unit_,
+            "updates": self.updates,
+            "records_per_person": self._counted.records_per_person,
             "total": to_plain(self.total_),
             "plan": {"engine": plan.engine, "planned": plan.planned, "noise": plan.noise},
             "mechanism": to_plain(plan.mechanism),
@@ -307,6 +314,13 @@ class GrowingRelease(SavedModel):
         inflated = sums.squared_length * self._counted.records_per_person**2  # proof: step 7
         return tuple(square * inflated for square in measurement.squares)
 
+    def _claim_part(self, plan: Plan) -> Node:
+        squares, weights = self._measurement(plan).squares, plan.sums.coefficients.tolist()
+        alone = NoisyVector(squared_sensitivities=squares, scales=plan.mechanism.scales)  # of one update
+        releases = alone.describe([len(part) for part in self._kept[0].noisy])
+        rows = self._counted.records_per_person
+        return growing_node(self.epsilon, self.delta, releases, weights=weights, rows=rows)
+
     def _measurement(self, plan: Plan) -> Measurement:
         engine = ENGINES[plan.engine]
         assert isinstance(engine, MeasuringEngine)
@@ -355,6 +369,7 @@ class GrowingRelease(SavedModel):
         release.keep_release(
             self.domain_, released, records, expected, unit=self.unit_, update=update, total=self.total_
         )
+        release.claim_part_ = self._claim_part(plan)
         release.budget_ = spent_budget(self.epsilon, self.delta, order=self.budget_.order)
         release.seconds_ = 0.0
         return release

@@ -27,7 +27,7 @@ from quorate.core.mechanisms import NoisySum
 from quorate.core.mechanisms.above_threshold import AboveThreshold
 from quorate.core.mechanisms.orders import smallest_epsilon
 from quorate.core.privacy import Budget
-from quorate.core.privacy.claims import Claim
+from quorate.core.privacy.claims import Claim, Node, account_node
 from quorate.core.session import Session
 from quorate.models.predictors.sklearn_compat import ShowsClaim
 from quorate.models.saving.codecs import from_plain, to_plain
@@ -158,6 +158,12 @@ class OnlineRelease(SavedModel, ShowsClaim, BaseEstimator):
         measurement = _measurement(math.floor(self.alpha_ * records))
         return Proposals(domain, counts, records, model=model, mechanism=mechanism, measurement=measurement)
 
+    def claim_part(self) -> Node:
+        """Return the account that pays for the opening, and for crossings with a measurement of each."""
+        answers, budget = self.session_.answerer, self.budget_
+        measurement = answers.measurement, {"measurement": answers.measurement.release_cost(budget.order)}
+        return account_node(budget, [answers.mechanism, measurement], ledger=True)
+
     def to_state(self) -> State:
         """Return the subject, the mechanism and the exact counts, which only the owner may read."""
         answers, budget = self.session_.answerer, self.budget_
@@ -170,6 +176,7 @@ class OnlineRelease(SavedModel, ShowsClaim, BaseEstimator):
             "unit": self.unit_,
             "records": self.records_,
             "mechanism": to_plain(answers.mechanism),
+            "measurement": to_plain(answers.measurement),
             "about": about,
         }
         state = State(values)

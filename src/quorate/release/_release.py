@@ -22,7 +22,7 @@ from quorate.core.ballots import release_counts
 from quorate.core.checks import check_count, check_delta, check_positive, check_rate, warn_of_private
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.privacy import Budget
-from quorate.core.privacy.claims import Node, Total, budget_node, group_node, unverified_node
+from quorate.core.privacy.claims import Node, Total, budget_node, group_node
 from quorate.core.progress import progress
 from quorate.models.account import Account
 from quorate.models.predictors.sklearn_compat import ShowsClaim
@@ -415,8 +415,8 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
 
     def claim_part(self) -> Node:
         """Return everything that was released."""
-        part: Node | None = getattr(self, "claim_part_", None)
-        return part or unverified_node("this is one of several releases of a growing table")
+        part: Node = self.claim_part_
+        return part
 
     def to_state(self, *, answers: bool = False) -> State:
         """Return the state of the release; with `answers` also the table of answers."""

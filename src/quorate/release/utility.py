@@ -17,6 +17,7 @@ from quorate.core.ballots import release_counts
 from quorate.core.checks import check_count, check_positive
 from quorate.core.errors import InvalidInput
 from quorate.core.privacy import Budget
+from quorate.core.privacy.claims import budget_node
 from quorate.release._release import QueryRelease
 from quorate.release.domain import Domain
 from quorate.release.engines import ENGINES
@@ -133,7 +134,8 @@ def release_again(release: QueryRelease, records: Any, *, epsilon: float | None 
     expected = engine.expected_error(queries, records=count, public=public, **loss)
     released = release_counts(sealed, lambda counted: engine.run(queries, counted, public=public, budget=budget))
     again.keep_release(domain, released, count, expected, unit=RECORD)
-    again.budget_, again.seconds_ = budget, time.perf_counter() - began
+    again.claim_part_, again.budget_ = budget_node(budget), budget
+    again.seconds_ = time.perf_counter() - began
     return again
 
 

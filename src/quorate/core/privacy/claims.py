@@ -4,7 +4,8 @@ The tree of `claim.json` has releases, how they compose, and what they add up to
 
 A number is an integer, or a pair [numerator, denominator]. A node has a "rule":
 
-    releases      all that a budget ever paid for, one after the other: mechanism, integers and uses of each
+    releases      all that a budget ever paid for, one after the other: mechanism, integers and uses of each; of a table
+                  that grows, with the weights of the updates in what is measured after each, and the rows of a unit
     account       a budget at one order: capacity, mechanisms, and the price of each event that they charge; a "ledger"
                   counts the uses, or the node does
     sum           several parts about the same units, whose epsilons and deltas add up
@@ -132,6 +133,17 @@ def budget_node(budget: Budget) -> Node:
     if releases is None:
         return unverified_node("a release of this fit has no description")
     return releases_node(budget.epsilon, budget.delta, releases, order=budget.order)
+
+
+def growing_node(
+    epsilon: float, delta: float, releases: Sequence[Node], *, weights: Sequence[Sequence[int]], rows: int
+) -> Node:
+    """Return the node of measurements that are made after each update, of weighted sums of the updates so far.
+
+    The releases say how far one row moves the measurement of one update alone; a unit has this many rows.
+    """
+    moved = [release for release in releases if release["squared_sensitivity"]]
+    return {**releases_node(epsilon, delta, moved), **write_integers({"weights": weights, "rows": rows})}
 
 
 def gaussian_release(*, squared_sensitivity: int, scale: float, entries: int, uses: int = 1) -> Node:
