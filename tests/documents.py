@@ -40,7 +40,7 @@ _BLOCK = re.compile(
     r"(?P<printed>\n\n<!-- output -->\n```text\n(?P<output>.*?)^```$)?",
     re.MULTILINE | re.DOTALL,
 )
-_WORD = re.compile(r"[^\W\d_]{2,}")
+_WORD = re.compile(r"(?<!\w)[^\W\d_]{2,}(?!\w)")  # not the letters of an id
 
 
 @dataclass(frozen=True)

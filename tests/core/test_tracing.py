@@ -28,7 +28,7 @@ def test_noisy_means_stay_within_what_epsilon_allows():
 
 
 @pytest.mark.parametrize(
-    ("engine", "stumps", "repeats"), [pytest.param("plain", 10_000, 1, marks=pytest.mark.long), ("auto", 500, 3)]
+    ("engine", "stumps", "repeats"), [pytest.param("plain", 10_000, 1, marks=pytest.mark.long), ("residual", 500, 3)]
 )
 def test_query_release_stays_within_what_epsilon_allows(engine, stumps, repeats):
     traced = trace(released_means(epsilon=1.0, delta=1e-6, engine=engine), stumps=stumps, repeats=repeats)

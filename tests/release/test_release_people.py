@@ -195,7 +195,7 @@ def test_groups_that_do_not_fit_are_refused_before_anything_is_spent():
 
 @pytest.mark.filterwarnings("error")
 def test_records_that_name_nobody_are_those_of_one_unknown_person():
-    release = QueryRelease(Workload.marginals(1), columns={"sex": ["f", "m"]})
+    release = QueryRelease(Workload.marginals(1), columns={"sex": ["f", "m"]}, engine="plain")
     for nobody in (None, float("nan"), "", pd.NaT, b"\xff", [1]):
         assert first_records([10, 20, 30, 40], ["ann", nobody, "bob", nobody]) == [10, 20, 30]
         assert release.fit(TABLE, groups=["ann", nobody, nobody, "cy"]).records_ == 3

@@ -82,7 +82,7 @@ def server(browser, tmp_path_factory):
     classifier = PrivateClassifier(epsilon=2.0, teachers=200, queries=40, aggregator="noisy_max", classes=[0, 1])
     model = save(classifier.fit(X, y), folder / "triage")
     with contextlib.redirect_stdout(io.StringIO()) as printed:
-        assert main(["keys", "add", str(model), "Ward 3 <triage>", "--scope", "admin"]) == 0
+        assert main(["keys", "add", str(model), "Ward 3 <triage>", "--scope", "admin", "--unlimited"]) == 0
     started = Server(model, printed.getvalue().strip(), folder / "server.log")
     yield started
     started.stop()
