@@ -1,6 +1,6 @@
 """Attacks on every claim of this package, and an independent method that checks each cost.
 
-`audit(target)` plays games against a mechanism, a fitted predictor or a release, and returns a `Verdict`: the claim,
+`audit(target)` plays games against a mechanism or a fitted predictor, and returns a `Verdict`: the claim,
 the largest lower bound on epsilon that an attack showed, and which attack it was. `quorate.audit` is the same function.
 
 >>> from quorate.core.mechanisms import SoftMajority

@@ -173,7 +173,9 @@ def game(*kinds: type) -> Callable[[Callable[..., Verdict]], Callable[..., Verdi
 
 
 def audit(target: object, *, plays: int = 1_000_000, **options: Any) -> Verdict:
-    """Attack the claim of `target`, a mechanism, a fitted predictor or a release, and return the verdict.
+    """Attack the claim of `target`, a mechanism or a fitted predictor, and return the verdict.
+
+    Runs of releases are attacked by `quorate audit` and `quorate.auditing.compare_charges`.
 
     `options` go to the game: `confidence` of the verdict; `seed`, since plays use seeded noise and the same seed gives
     the same verdict; `attacks`, prefixes of the names of those to play, or "auto" for all. Targets that count votes

@@ -7,7 +7,6 @@ the classes have one covariance, so that a step decomposes one matrix, and not o
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,14 +33,6 @@ _LEAST_FACTOR = 0.1  # of a step that went too far
 _DOUBT = 0.3  # of the covariance before a step, that is left after it
 _ROUNDING = 1e-9  # of a variance
 _TINY = 1e-300
-
-
-class _Curvature(NamedTuple):
-    """What the sample says of a gradient at a belief: its slope by place, its covariance, and its expectation."""
-
-    slope: Floats
-    covariance: Floats
-    factors: Floats  # by which clipping shortens the residual of each row and class
 
 
 @dataclass(frozen=True)
