@@ -50,6 +50,7 @@ html_copy_source = False
 html_theme_options = {
     "logo": {"text": f"Quorate {version}"},
     "header_links_before_dropdown": 7,
+    "navbar_persistent": ["search-button"],
     "navbar_end": ["theme-switcher"],
     "show_prev_next": True,
     "show_toc_level": 2,
