@@ -679,7 +679,7 @@ def verify(folder: Path) -> list[str]:
             check_ledger(folder, text, node)
         wholes = [(*map(float, stated(whole)), whole["unit"]) for whole in (claim, *claim.get("also", []))]
         lines = [f"epsilon = {epsilon}, delta = {delta}, for each {unit}" for epsilon, delta, unit in wholes]
-        return [line.replace(".0,", ",") for line in lines]  # with all digits: fewer could promise more
+        return [line.replace(".0,", ",") + ", says claim.json alone" * bool(row) for row, line in enumerate(lines)]
     except DAMAGE as error:
         raise Wrong(f"the folder is damaged or not a model ({type(error).__name__}: {error})") from None
 
