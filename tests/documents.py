@@ -8,6 +8,7 @@ What a block prints stands below it, after `<!-- output -->`. `python -m documen
 """
 
 import io
+import json
 import os
 import re
 import shlex
@@ -18,7 +19,10 @@ import textwrap
 import warnings
 from contextlib import chdir, redirect_stdout
 from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import distribution
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from benchmarks.__main__ import BENCHES
 from quorate.cli import main
@@ -108,11 +112,26 @@ def shorten(printed):
     """Return the first lines of an output, as a page shows them; nothing of one that has a key."""
     if SECRET.search(printed):
         return ""
+    for place in (Path.cwd(), ROOT, _installed_from()):  # a page is the same wherever it was written
+        printed = re.sub(rf"{re.escape(str(place))}(/?)([^\s'│\[]*)", partial(_without_place, str(place)), printed)
     wrapped = [textwrap.wrap(line, MOST_WIDTH, replace_whitespace=False) for line in printed.strip("\n").splitlines()]
     lines = [part for parts in wrapped for part in parts or [""]]
     if len(lines) > MOST_LINES:
         lines[MOST_LINES - 1 :] = ["..."]
     return "".join(f"{line}\n" for line in lines)
+
+
+def _without_place(place, match):
+    """Return the end of a path, or the name of the package for none, as wide as the path was."""
+    return (match[2] or "quorate") + (
+        "" if match.string[match.end() : match.end() + 1] == "[" else " " * len(place + match[1])
+    )
+
+
+def _installed_from():
+    """Return the folder that the package was installed from."""
+    described = distribution("quorate").read_text("direct_url.json")
+    return Path(urlsplit(json.loads(described)["url"]).path) if described else ROOT
 
 
 def resembles(shown, printed):
