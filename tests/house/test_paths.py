@@ -1,6 +1,6 @@
 """The paths through the house: how many of our modules one job visits, in the order of docs/reference/architecture.md.
 
-A module counts once a function of it is entered; importing it does not count. The ceilings only ever fall.
+A module counts once a function of it is entered; importing it does not count. Raising a ceiling takes a reason.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from quorate.service._worker import open_models
 from service_client import call, features, running
 
 PACKAGE = str(Path(quorate.__file__).parent)
-CEILINGS = {"request": 32, "predict": 49, "linear fit": 36, "classifier fit": 38, "release fit": 37}
+CEILINGS = {"request": 32, "predict": 49, "linear fit": 35, "classifier fit": 38, "release fit": 37}
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "architecture.md").read_text()
 PATHS = {job: line.split(" -> ") for job, line in re.findall(r"^    (\w+): (.+)$", PAGE, flags=re.MULTILINE)}
 
