@@ -473,3 +473,37 @@ def test_an_id_of_a_container_that_is_gone_is_taken_over_within_a_leases_time(ma
     assert isinstance(again.admit([asked])[0], Admitted)
     (late,) = ledger.keep({("a", b"x" * 16): 0}, {}, [asked])  # if it lives nevertheless, it sends nothing
     assert isinstance(late, InProgress)
+
+
+# --- Names -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["Wаrd 3", "ＷARD 3", "ward  3", "Ward З", "Ward３", "Wárd 3", "Wа\u0301rd 3", "Ward\u00a03"],
+    ids=ascii,
+)
+def test_a_name_that_looks_like_another_is_refused(make, name):
+    ledger, _ = make()
+    key_of(ledger, "Ward 3")
+    with pytest.raises(InvalidInput, match="must"):
+        ledger.add_key(name)
+    ledger.set_project("Ward 3")
+    with pytest.raises(InvalidInput, match="must"):
+        ledger.set_project(name)
+    assert [key.name for key in ledger.view().keys] == ["Ward 3"]
+
+
+def test_a_whole_name_of_another_alphabet_is_refused_where_it_looks_like_one(make):
+    ledger, _ = make()
+    key_of(ledger, "Cap OX")
+    with pytest.raises(InvalidInput, match="must not look like 'Cap OX'"):
+        ledger.add_key("Сар ОХ")
+
+
+def test_names_of_every_alphabet_and_the_same_name_twice_are_accepted(make):
+    ledger, _ = make()
+    names = ["Station 3", "Отделение 3", "第3病棟 B", "קרדיולוגיה", "Zürich", "Ward 3", "Ward 4", "Ward 3"]
+    for name in names:
+        key_of(ledger, name)
+    assert [key.name for key in ledger.view().keys] == names

@@ -19,7 +19,7 @@ from everlasting_kills import BATCHES, SEATS, ask, batches, killed_at, small, wh
 from quorate import InvalidInput, PrivateClassifier
 from quorate.auditing._plays import SeededNoise
 from quorate.compute.ensemble import dealing
-from quorate.core.errors import BudgetSpent, LedgerRefused, WrongProcess
+from quorate.core.errors import BudgetSpent, LedgerRefused, QuotaSpent, WrongProcess
 from quorate.core.ledger import Ledger, find_ledger, move, restore
 from quorate.core.ledger._moving import _copy
 from quorate.core.ledger._rules import Event, Phase, apply, from_json, to_json
@@ -33,7 +33,8 @@ from quorate.models.everlasting._arrivals import Seats
 from quorate.models.everlasting._phase_folder import PhaseFolder
 from quorate.models.everlasting.directions import MeanDirection
 from quorate.models.saving import kind_of, load, reopen, save
-from quorate.models.saving.folder import digest_of
+from quorate.models.saving.folder import digest_of, open_private
+from quorate.models.saving.saving import default_share
 
 
 @pytest.fixture
@@ -637,7 +638,7 @@ def test_the_command_line_asks_and_the_owner_sees_the_count(folder, tmp_path, ca
     assert main(["ledger", "verify", str(folder)]) == 0
 
 
-def test_a_key_takes_a_tenth_of_the_seats_unless_something_else_is_said(folder, capsys):
+def test_a_key_takes_a_tenth_of_what_closes_a_phase_unless_something_else_is_said(folder, capsys):
     from quorate.cli.app import main
 
     for name, *options in (["plain"], ["more", "--per-phase", "3"], ["all", "--unlimited"]):
@@ -645,4 +646,28 @@ def test_a_key_takes_a_tenth_of_the_seats_unless_something_else_is_said(folder, 
     assert "seats of each phase (--per-phase)" in capsys.readouterr().err
     assert main(["keys", "list", str(folder), "--json"]) == 0
     limits = {key["name"]: key["per_phase"] for key in json.loads(capsys.readouterr().out)}
-    assert limits == {"plain": max(1, SEATS // 10), "more": 3, "all": None}
+    allowed = json.loads((folder / "manifest.json").read_text())["terms"]["cutoff"]["allowed"]
+    assert allowed < SEATS
+    assert limits == {"plain": max(1, allowed // 10), "more": 3, "all": None}
+
+
+def test_no_key_of_ten_closes_a_phase_for_the_others(tmp_path):
+    """Each asks on the boundary alone, as often as its default share allows."""
+    classifier = small(no_quorums=60, phase_size=600)
+    save(classifier, tmp_path / "model")
+    session, ledger = classifier.session_, classifier.session_.ledger
+    session.answerer.phase._draw_outcomes = lambda X: np.full(len(X), NO_QUORUM)
+    share = default_share(open_private(tmp_path / "model"), ledger)
+    keys = [ledger.find_key(ledger.add_key(f"key {number}", **share)).id for number in range(10)]
+    rows = np.zeros((share["per_phase"], 1))
+    assert share["per_phase"] >= 6
+    for key in keys:
+        (replies,) = session.ask_all([Request(rows, key)])
+        assert not replies.refused.any()
+        (refusal,) = session.ask_all([Request(rows[:1], key)])
+        assert isinstance(refusal, QuotaSpent)
+    assert session.no_quorums == 10 * share["per_phase"]
+    assert not session.progress["closed"]
+    session.ask_all([Request(np.zeros((100, 1)), ledger.find_key(ledger.add_key("unlimited")).id)])
+    assert session.progress["closed"]  # as one key could without a share
+    session.close()

@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -494,6 +495,41 @@ def test_a_folder_that_everybody_may_write_is_not_served(models):
             open_models(Settings(models={"m": str(folder)}))
     finally:
         os.chmod(folder, mode)
+
+
+def test_a_file_that_its_group_may_write_is_not_served_unless_the_group_is_the_servers_own(models, monkeypatch):
+    folder = Path(models["array"])
+    path = folder / "manifest.json"
+    path.chmod(0o660)
+    told = Settings(models={"m": str(folder)})
+    try:
+        others = SimpleNamespace(pw_uid=os.geteuid() + 1, pw_gid=path.stat().st_gid, pw_name="other")
+        monkeypatch.setattr("pwd.getpwall", lambda: [others])
+        with pytest.raises(InvalidInput, match="may be written by its group"):
+            open_models(told)
+        monkeypatch.setattr("pwd.getpwall", list)  # a container's user, alone in the group of its volumes
+        monkeypatch.setattr("grp.getgrall", list)
+        open_models(told)[0].session.close()
+        monkeypatch.setattr("os.getegid", lambda: path.stat().st_gid + 1)
+        with pytest.raises(InvalidInput, match="may be written by its group"):
+            open_models(told)
+    finally:
+        path.chmod(0o600)
+
+
+def test_a_file_that_lies_elsewhere_is_not_served(models, tmp_path):
+    """Who may write there could exchange it after its hash was checked."""
+    folder = Path(models["array"])
+    elsewhere = tmp_path / "elsewhere"
+    for name in ("manifest.json", "ledger.sqlite", "ledger.key"):
+        (folder / name).rename(elsewhere)
+        (folder / name).symlink_to(elsewhere)
+        try:
+            with pytest.raises(InvalidInput, match=f"{name} must be a file in the model's folder"):
+                open_models(Settings(models={"m": str(folder)}))
+        finally:
+            (folder / name).unlink()
+            elsewhere.rename(folder / name)
 
 
 # Keys, with a real ledger.

@@ -16,6 +16,8 @@ from quorate.cli.options import AsJson, ModelPath
 from quorate.cli.output import show_line, show_rows
 from quorate.core.errors import InvalidInput
 from quorate.core.ledger import Ledger, share_figures
+from quorate.models.saving.folder import open_private
+from quorate.models.saving.saving import default_share
 
 keys = App(name="keys", help_format="markdown")
 
@@ -91,8 +93,8 @@ def _add(
 ) -> int:
     """Make a key and print it once: only a hash is kept. A running server accepts it within a second or so.
 
-    A key that may ask has a share: a tenth of the budget, or of the seats of each phase of an everlasting model, unless
-    --budget, --no-quorums, --per-phase or a project limits it, or --unlimited lifts that.
+    A key that may ask has a share: a tenth of the budget, or of the rows that can close a phase of an everlasting
+    model, unless --budget, --no-quorums, --per-phase or a project limits it, or --unlimited lifts that.
     """
     values = (limits or KeyLimits()).changes()
     is_limited = not values.keys().isdisjoint(_SHARES)
@@ -100,7 +102,7 @@ def _add(
         raise InvalidInput("--unlimited must stand without --budget, --no-quorums and --per-phase; leave one out")
     with opened_ledger(model) as ledger:
         if not (unlimited or is_limited or set(scope) == {"budget"}):
-            values |= ledger.default_share(values.get("project", ""))
+            values |= default_share(open_private(model), ledger, values.get("project", ""))
         token = ledger.add_key(name, scopes=scope, **values)
     _warn_of_share(values, scope)
     return _show_token(token, name, model, {"scopes": list(scope)}, as_json=json)

@@ -1,6 +1,9 @@
 """One worker process: reads its settings, loads the models, and makes the application. uvicorn calls `application`."""
 
+import contextlib
+import grp
 import os
+import pwd
 import signal
 import stat
 import sys
@@ -107,7 +110,7 @@ class Folders:
         if not model_class.served:
             raise InvalidInput(f"{folder} is a {opened.kind}, which is the owner's: serve what its updates published")
         if isinstance(opened, PrivateFolder):
-            _check_mode(folder)
+            _check_folder(folder)
         trusted, outside = list(settings.trusted), settings.outside_mark
         schema, classifier = opened.schema(), load(opened, trusted=trusted, lease=settings.lease, outside_mark=outside)
         if isinstance(opened, PublishedFolder):  # By type, so that a private model is never served free of charge.
@@ -169,7 +172,21 @@ class _FolderKeys:
                 self._ledger.close_store()
 
 
-def _check_mode(folder: Path) -> None:
-    """Refuse a world-writable private folder, because any local user could replace its ledger."""
-    if os.stat(folder).st_mode & stat.S_IWOTH:
-        raise InvalidInput(f"{folder} may be written by everybody on this machine; close it: chmod go-w {folder}")
+def _check_folder(folder: Path) -> None:
+    """Refuse a private folder whose files other users could exchange, or that lie outside it."""
+    for path in (folder, *folder.iterdir()):
+        if path != folder and path.is_symlink():
+            raise InvalidInput(f"{path} must be a file in the model's folder, got a link; move the file here")
+        with contextlib.suppress(FileNotFoundError):  # such as a draft that has got its name meanwhile
+            status = path.stat()
+            by_group = status.st_mode & stat.S_IWGRP and not _is_own_group(status.st_gid)
+            if by_group or status.st_mode & stat.S_IWOTH:
+                others = "its group" if by_group else "everybody on this machine"
+                raise InvalidInput(f"{path} may be written by {others}; close it: chmod -R go-w {folder}")
+
+
+def _is_own_group(group: int) -> bool:
+    """Return whether this user alone is in a group, such as that of a container's volumes."""
+    names = grp.getgrgid(group).gr_mem if group in {entry.gr_gid for entry in grp.getgrall()} else []
+    members = {user.pw_uid for user in pwd.getpwall() if user.pw_gid == group or user.pw_name in names}
+    return group == os.getegid() and members <= {os.geteuid()}

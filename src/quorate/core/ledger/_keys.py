@@ -10,8 +10,9 @@ import math
 import secrets
 import threading
 import time
+import unicodedata
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from fractions import Fraction
@@ -28,16 +29,39 @@ _FRESH = 1.0  # seconds for which keys are not read again: a key that is revoked
 _STALE = 600.0  # seconds for which they are known while the ledger cannot be read: metrics can be
 _LONGEST = 100
 _DEFAULT_PARTS = 10  # A key for which no share is given may use one of so many parts.
+_LOOK_ALIKES = str.maketrans(  # Cyrillic and Greek letters, digits and signs, and the Latin letter each looks like
+    "АВЕЅІЈКМНОРСТУХаеѕіјорсухԁһԛԝҮүΑΒΕΖΗΙΚΜΝΟΡΤΥΧονιρυχ0151|ıIl",
+    "ABESIJKMHOPCTYXaesijopcyxdhqwYyABEZHIKMNOPTYXoviruxolsllill",
+)
 
 
 def _hash(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
-def _checked_name(title: str, name: Any) -> str:
+def _checked_name(title: str, name: Any, others: Iterable[str]) -> str:
+    """Return a name that nobody can mistake for one of `others`; the very same name is accepted."""
     if not isinstance(name, str) or not name.strip() or len(name) > _LONGEST or not name.isprintable():
         raise InvalidInput(f"{title} must be a text of 1 to {_LONGEST} characters that says whose key it is")
+    if unicodedata.normalize("NFC", name) != name or len(_alphabets(name)) > 1:
+        raise InvalidInput(f"{title} must be composed text (NFC) with letters of one alphabet")
+    for other in others:
+        if other != name and _skeleton(other) == _skeleton(name):
+            raise InvalidInput(
+                f"{title} must not look like {other!a}, got {name!a}; repeat that name or choose another"
+            )
     return name
+
+
+def _alphabets(name: str) -> set[str]:
+    """Return the alphabets of Europe from which a text has letters: those that look alike."""
+    return {unicodedata.name(sign, "").partition(" ")[0] for sign in name} & {"LATIN", "CYRILLIC", "GREEK", "ARMENIAN"}
+
+
+def _skeleton(name: str) -> str:
+    """Return what a reader sees of a text: width, accents, case and similar letters make no difference."""
+    plain = unicodedata.normalize("NFKD", name.translate(_LOOK_ALIKES)).casefold().translate(_LOOK_ALIKES)
+    return "".join(sign for sign in plain if not unicodedata.combining(sign) and not sign.isspace())
 
 
 def _limits(state: State, values: Mapping[str, Any]) -> dict[str, int | None]:
@@ -131,7 +155,7 @@ class KeyRing(ABC):
         with self.change() as change:
             key = Key(
                 id=key_id,
-                name=_checked_name("name", name),
+                name=_checked_name("name", name, (key.name for key in change.state.keys.values())),
                 scopes=tuple(dict.fromkeys(scopes)),
                 hash=_hash(secret),
                 created=change.at,
@@ -143,15 +167,17 @@ class KeyRing(ABC):
         self._key_cache.forget()
         return f"qk_{key_id}_{secret}"
 
-    def default_share(self, project: str = "") -> dict[str, Any]:
-        """Return the limit of a key for which none is given: a tenth of the budget, or of the seats of each phase.
+    def default_share(self, project: str = "", *, phase_no_quorums: int | None = None) -> dict[str, Any]:
+        """Return the limit of a key for which none is given: a tenth of the budget, or of what closes a phase.
 
-        A project that has such a limit leaves it to its keys to share.
+        A phase closes when its seats are taken, or after `phase_no_quorums` no-quorums. Rows bound both, and a limit
+        on no-quorums themselves would reveal them. A project that has such a limit leaves it to its keys to share.
         """
         state = self.state()
         party = state.projects.get(project, Share())
         if state.phase is not None:
-            return {} if party.per_phase is not None else {"per_phase": max(1, state.phase.seats // _DEFAULT_PARTS)}
+            rows = min(state.phase.seats, state.phase.seats if phase_no_quorums is None else phase_no_quorums)
+            return {} if party.per_phase is not None else {"per_phase": max(1, rows // _DEFAULT_PARTS)}
         return {} if (party.cost, party.no_quorums) != (None, None) else {"budget": 1 / _DEFAULT_PARTS}
 
     def change_key(self, id: str, **values: Any) -> None:
@@ -183,7 +209,8 @@ class KeyRing(ABC):
         """Make a project, or change its limits: a share that its keys have together."""
         with self.change() as change:
             values = _limits(change.state, _known_limits(limits))
-            change.append("project_set", {"name": _checked_name("project", name), "values": values})
+            project = _checked_name("project", name, change.state.projects)
+            change.append("project_set", {"name": project, "values": values})
 
     def find_key(self, token: str) -> Key | None:
         """Return the key of this token, or None where there is none, or it was revoked, or has expired."""

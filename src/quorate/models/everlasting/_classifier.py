@@ -200,6 +200,11 @@ class EverlastingClassifier(AnsweringClassifier):
         state.later_files = ensemble_files(self.session_.answerer.phase.ensemble)
         return state
 
+    @classmethod
+    def phase_no_quorums(cls, values: Mapping[str, Any]) -> int | None:
+        """Return after how many no-quorums a phase may close."""
+        return int(values["terms"]["cutoff"]["allowed"])
+
     def claim_part(self) -> Node:
         """Return the account of a training unit, which is charged for all of phase 1."""
         if self.terms_.boost is not None:

@@ -260,6 +260,11 @@ class SavedModel:
         """
         return view
 
+    @classmethod
+    def phase_no_quorums(cls, values: Mapping[str, Any]) -> int | None:
+        """Return after how many no-quorums a phase may close; None for a model without phases."""
+        return None
+
     # --- Saving ------------------------------------------------------------------------------------------------------
 
     def saved_model(self) -> "SavedModel":

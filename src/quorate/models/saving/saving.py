@@ -23,7 +23,7 @@ from quorate.models.saving.folder import (
 from quorate.tables import SCHEMA_FILE, Schema
 
 if TYPE_CHECKING:
-    from quorate.core.ledger import LedgerView
+    from quorate.core.ledger import Ledger, LedgerView
 
 CLAIM_NAME = "claim"  # of the file that `quorate.auditing.verify_claim` reads
 _DAMAGE = (KeyError, TypeError, AttributeError, IndexError, ValueError, OverflowError, BadZipFile)
@@ -56,6 +56,11 @@ def class_of(folder: Folder) -> type[SavedModel]:
 def whole_spending(folder: PrivateFolder, view: "LedgerView") -> "LedgerView":
     """Return the view of a model's ledger with epsilon, delta and what was spent as the model's claim counts them."""
     return class_of(folder).whole_spending(folder.manifest, view)
+
+
+def default_share(folder: PrivateFolder, ledger: "Ledger", project: str = "") -> dict[str, Any]:
+    """Return the limit of a key of this model for which none is given."""
+    return ledger.default_share(project, phase_no_quorums=class_of(folder).phase_no_quorums(folder.manifest))
 
 
 def load(
