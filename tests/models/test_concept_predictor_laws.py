@@ -11,7 +11,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from quorate import Infeasible, InvalidInput
+from quorate import InvalidInput
 from quorate.auditing._choices import choice_law
 from quorate.compute.ensemble import deal_units, secret_subset
 from quorate.core.mechanisms import SoftMajority
@@ -19,7 +19,7 @@ from quorate.core.mechanisms.exponential import ExponentialChoice
 from quorate.core.privacy import relabelling_epsilon
 from quorate.models.concepts import Finite, Intervals, Stumps, Thresholds
 from quorate.models.predictors import AgnosticClassifier
-from quorate.models.predictors._agnostic import RelabelledSample, paper_inner, paper_no_quorums, plan_sample
+from quorate.models.predictors._agnostic import RelabelledSample, plan_sample
 from quorate.models.predictors._pure import PureRelabelling, PureStable
 from quorate.models.predictors._stable import StableChoice, flip
 from quorate.models.predictors._universal import choose_from_cover
@@ -165,9 +165,6 @@ def test_gamma_is_used_up_and_never_exceeded():
         choice = StableChoice.calibrate(Thresholds(), units=units, gamma=gamma)
         assert 0.999 * gamma < choice.gamma <= gamma
         assert choice.epsilon >= 2 * gamma * (1 - 1 / (units * gamma / 2))
-        paper = StableChoice.calibrate(Thresholds(), units=units, gamma=gamma, calibration="paper")
-        assert (paper.subset, paper.epsilon) == (math.floor(Fraction(gamma) / 2 * units), gamma / 4)
-        assert paper.gamma < gamma
 
 
 def test_all_subsets_are_equally_likely():
@@ -295,18 +292,6 @@ def test_a_planned_sample_keeps_the_target(epsilon, rows):
     assert sample.total(sample.epsilon)[0] == pytest.approx(epsilon, rel=1e-6)
 
 
-def test_printed_constants_of_the_agnostic_predictor():
-    sample = paper_inner(units=56_000, epsilon=0.5, delta=1e-5, queries=400, alpha=0.1)
-    assert sample.sampled == 500
-    assert sample.epsilon == pytest.approx(0.1 * math.sqrt(40) / math.log(2e5))
-    assert sample.delta == pytest.approx(1e-5 / (2 * math.exp(0.1 * math.sqrt(40)) * math.log(2e5)))
-    assert sample.total(sample.epsilon)[0] <= 0.5
-    assert paper_no_quorums(queries=400, alpha=0.1, beta=0.05) == math.ceil(5 + math.sqrt(120 * math.log(8000)) / 4)
-    classifier = AgnosticClassifier(Thresholds(), epsilon=1.0, queries=100, calibration="paper")
-    with pytest.raises(Infeasible, match=r"the paper's constants ask for .* teachers"):
-        classifier.fit(np.arange(600.0)[:, np.newaxis], np.arange(600) % 2)
-
-
 # Pure: one answer, without a delta
 
 
@@ -355,15 +340,6 @@ def test_both_bounds_of_the_pure_stable_answer():
             moved = min(start + math.tanh(epsilon / 4), most)
             here, there = rate + (1 - rate) * moved, (1 - rate) * start
             assert math.log((often + (1 - 2 * often) * here) / (often + (1 - 2 * often) * there)) <= made.epsilon
-
-
-def test_printed_constants_of_the_pure_stable_answer():
-    made = PureStable.printed(Thresholds(), units=10_000, epsilon=0.5, alpha=0.1)
-    assert (made.choice.subset, made.choice.epsilon, made.turned) == (125, 0.5 * 0.1 / 8, Fraction(0.1))
-    assert made.epsilon <= 0.5
-    tight = PureStable.calibrate(Thresholds(), units=10_000, epsilon=0.5, alpha=0.1)
-    assert tight.choice.subset > 4 * made.choice.subset
-    assert tight.choice.epsilon > 70 * made.choice.epsilon
 
 
 def relabelling_law(made, data, *, factor=1.0, vote=1.0):

@@ -286,8 +286,6 @@ def test_bad_records_and_settings_are_refused_without_a_value(kind):
         kind(Halfspaces(2)).fit(X, y)
     with pytest.raises(InvalidInput, match="concept must be a class"):
         kind("thresholds").fit(X, y)
-    with pytest.raises(InvalidInput, match="calibration must be"):
-        kind(Thresholds(), calibration="loose").fit(X, y)
     with pytest.raises(InvalidInput, match="records_per_person"):
         kind(Thresholds(), records_per_person=0).fit(X, y)
     with pytest.raises(ValueError, match="inconsistent numbers of samples") as told:
@@ -319,17 +317,6 @@ def test_settings_of_the_stable_classifier():
         StableClassifier(Thresholds(), gamma=0.01).fit(X, y)
     with pytest.raises(Infeasible, match="take a smaller subset"):
         StableClassifier(Thresholds(), gamma=0.1, subset=5).fit(X, y)
-
-
-def test_printed_constants_answer_where_there_are_enough_records():
-    """Few and very wrong answers are asked for, and a large delta: then three thousand teachers are enough."""
-    X, y = np.random.default_rng(0).uniform(size=(170_000, 1)), np.ones(170_000, dtype=int)
-    made = AgnosticClassifier(
-        Thresholds(), epsilon=1.0, delta=0.05, queries=2, alpha=1.0, teachers=3000, calibration="paper", classes=[0, 1]
-    ).fit(X, y)
-    assert made.sample_.sampled == 170_000 // 56
-    assert set(made.predict([[0.2], [0.8]]).tolist()) <= {1, None}
-    assert made.spent_epsilon() <= 1.0
 
 
 @pytest.mark.parametrize("settings", [{"epsilon": 0}, {"delta": 0.0}, {"queries": 0}, {"n_jobs": 0}, {"teachers": 0}])
@@ -387,16 +374,10 @@ def test_settings_of_the_pure_classifier():
     for settings in ({"method": "best"}, {"alpha": 0.5}, {"alpha": 0}, {"queries": 0}, {"subset": 0}, {"n_jobs": 0}):
         with pytest.raises(InvalidInput, match=f"{next(iter(settings))} must be"):
             PureClassifier(Thresholds(), **settings).fit(X, y)
-    with pytest.raises(InvalidInput, match="calibration='paper' is for method='stable'"):
-        PureClassifier(Thresholds(), method="relabel", calibration="paper").fit(X, y)
     with pytest.raises(Infeasible, match="40 units are too few for relabelling"):
         PureClassifier(Thresholds(), method="relabel", epsilon=0.5).fit(X, y)
     with pytest.raises(Infeasible, match="raise epsilon, plan for fewer queries"):
         PureClassifier(Thresholds(), method="realizable", epsilon=0.1).fit(X, y)
-    with pytest.raises(Infeasible, match="takes at least"):
-        PureClassifier(Thresholds(), epsilon=0.1, calibration="paper").fit(X, y)
-    paper = PureClassifier(Thresholds(), epsilon=1.0, alpha=0.4, calibration="paper").fit(X, y)
-    assert paper.scheme_.choice.subset == 4
 
 
 def test_answers_are_charged_before_they_are_drawn():

@@ -21,16 +21,14 @@ from sklearn.utils.validation import check_is_fitted
 from quorate.compute.ensemble import Ensemble, deal_units
 from quorate.core.answerers import Votes
 from quorate.core.checks import check_count, check_delta, check_positive, check_rate
-from quorate.core.errors import Infeasible, InvalidInput
+from quorate.core.errors import Infeasible
 from quorate.core.ledger import LedgerView
-from quorate.core.mechanisms import StabilityTest
 from quorate.core.mechanisms.relabel import Relabel
 from quorate.core.privacy import Budget, amplify, amplify_inverse, relabelling_epsilon
 from quorate.core.privacy.claims import Node, account_node, sample_node
 from quorate.core.privacy.cost import float_down, float_up
 from quorate.core.session import Session
 from quorate.models.concepts import Concept
-from quorate.models.predictors._stable import check_calibration
 from quorate.models.predictors.concept_classifier import ConceptClassifier, UnitRows, fit_concept_teachers
 from quorate.models.predictors.records import check_auto_counts, check_jobs
 from quorate.models.saving.codecs import from_plain
@@ -40,7 +38,6 @@ _KAPPAS = (0.25, 0.5, 1.0, 2.0, 4.0)
 _RATES = tuple(0.9 * 0.93**step for step in range(90))
 _BALLOTS = 250  # teachers that a run of epsilon 1 takes, about: it weighs chunks against samples
 _LEAST_INNER = 0.05  # of epsilon, for what is run on the sample
-_PAPER_SHARE = 56  # Algorithm 3 of Nandi and Bassily (2020) samples epsilon * n / 56
 _BETA = 0.05
 _DOWN = 1 - Fraction(1, 10**12)  # covers the rounding of both directions of `amplify`
 
@@ -141,40 +138,6 @@ def _error(concept: Concept, sample: RelabelledSample) -> float:
     return math.sqrt((dimension + math.log(1 / _BETA)) / rows) + relabelling + chunks
 
 
-def paper_no_quorums(*, queries: int, alpha: float, beta: float) -> int:
-    """Return the cut-off T of Algorithm 3 of Nandi and Bassily (2020), rounded up."""
-    queries, alpha, beta = check_count("queries", queries), check_rate("alpha", alpha), check_rate("beta", beta)
-    mean = queries * alpha
-    return math.ceil(max(1.0, mean / 8 + math.sqrt(3 * mean * math.log(queries / beta)) / 4))
-
-
-def paper_inner(*, units: int, epsilon: float, delta: float, queries: int, alpha: float) -> RelabelledSample:
-    """Return the sample of Algorithm 3 of Nandi and Bassily (2020) with its epsilon and delta, as printed.
-
-    The printed factor log(2/delta), which pays for sampling with replacement, is kept although it is not needed here.
-    """
-    units, queries = check_count("units", units), check_count("queries", queries)
-    epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta, zero=False)
-    if epsilon > 1:
-        raise InvalidInput(f"the paper's constants are for epsilon up to 1, not {epsilon:g}; use calibration='tight'")
-    alpha = check_rate("alpha", alpha)
-    sampled = int(Fraction(epsilon) / _PAPER_SHARE * units)
-    if sampled < 1:
-        raise Infeasible(f"the paper samples epsilon / {_PAPER_SHARE} of the units, and {units} are too few for one")
-    inner = min(1.0, alpha * max(1.0, math.sqrt(queries * alpha)))
-    sample = RelabelledSample(
-        units=units,
-        sampled=sampled,
-        kappa=1.0,
-        epsilon=inner / math.log(2 / delta),
-        delta=delta / (2 * math.exp(inner) * math.log(2 / delta)),
-    )
-    total = sample.total(sample.epsilon)
-    if total[0] > epsilon or total[1] > delta:
-        raise Infeasible(f"the paper's constants do not keep epsilon={epsilon:g}, delta={delta:g}; use 'tight'")
-    return sample
-
-
 _DISAGREEMENT = 0.02  # of teachers on relabelled chunks, unless the caller knows better
 
 
@@ -191,8 +154,6 @@ class RelabellingClassifier(ConceptClassifier):
     disagreement: float | None = None
     rate: float | Literal["auto"] = "auto"
     kappa: float | Literal["auto"] = "auto"
-    alpha: float = 0.1
-    beta: float = 0.05
     n_jobs: int | None = None
     backend: str | None = None
 
@@ -200,7 +161,15 @@ class RelabellingClassifier(ConceptClassifier):
 
     def _fit_teachers(self, records: UnitRows, *, epsilon: float, queries: int) -> tuple[Ensemble, Budget]:
         """Sample, relabel and fit within this epsilon; return the teachers, and the budget that pays for ballots."""
-        sample = self._sample(records, epsilon, queries)
+        sample = plan_sample(
+            self.concept_,
+            units=records.units,
+            epsilon=epsilon,
+            delta=self.delta,
+            rate=None if self.rate == "auto" else self.rate,
+            kappa=None if self.kappa == "auto" else self.kappa,
+            rows=records.row_limit,
+        )
         self.mechanism_, budget = self._mechanism(sample, queries)
         ensemble = self._ensemble(records, sample, self.mechanism_.teachers)
         self.epsilon_, self.delta_, self.sample_ = float(self.epsilon), float(self.delta), sample
@@ -221,33 +190,11 @@ class RelabellingClassifier(ConceptClassifier):
         """Raise an error for invalid settings."""
         check_positive("epsilon", self.epsilon)
         check_delta(self.delta, zero=False)
-        check_calibration(self.calibration)
-        check_rate("alpha", self.alpha)
-        check_rate("beta", self.beta)
         check_auto_counts(self, "teachers", "no_quorums")
         check_jobs(self.n_jobs)
 
-    def _sample(self, records: UnitRows, epsilon: float, queries: int) -> RelabelledSample:
-        if self.calibration == "paper":
-            if records.row_limit > 1:
-                raise InvalidInput("the paper's constants are for one row a unit; use calibration='tight'")
-            return paper_inner(
-                units=records.units, epsilon=epsilon, delta=self.delta, queries=queries, alpha=self.alpha
-            )
-        return plan_sample(
-            self.concept_,
-            units=records.units,
-            epsilon=epsilon,
-            delta=self.delta,
-            rate=None if self.rate == "auto" else self.rate,
-            kappa=None if self.kappa == "auto" else self.kappa,
-            rows=records.row_limit,
-        )
-
     def _mechanism(self, sample: RelabelledSample, queries: int) -> tuple[Any, Budget]:
         """Return what will count the ballots, and the budget that pays for it: from public numbers alone."""
-        if self.calibration == "paper":
-            return self._printed(sample, queries)
         planned = plan(
             epsilon=sample.epsilon,
             delta=sample.delta,
@@ -272,31 +219,6 @@ class RelabellingClassifier(ConceptClassifier):
                 "fewer queries"
             )
         return planned.mechanism, planned.open_budget()
-
-    def _printed(self, sample: RelabelledSample, queries: int) -> tuple[Any, Budget]:
-        """Return the stability test with the constants of Algorithms 3 and 5 of Nandi and Bassily (2020)."""
-        cut_off = paper_no_quorums(queries=queries, alpha=self.alpha, beta=self.beta)
-        scale = math.sqrt(32 * cut_off * math.log(2 / sample.delta)) / sample.epsilon
-        needed = math.ceil(
-            34 * math.sqrt(2) * scale * math.log(4 * queries * cut_off / min(sample.delta, self.beta / 2))
-        )
-        teachers = needed if self.teachers == "auto" else self.teachers
-        if teachers > sample.sampled:
-            units = math.ceil(teachers / sample.rate)
-            raise Infeasible(
-                f"the paper's constants ask for {teachers} teachers and sample {sample.sampled} units; that takes "
-                f"at least {units} units, one for each teacher. Use calibration='tight'"
-            )
-        test = StabilityTest.calibrate(
-            epsilon=sample.epsilon,
-            delta=sample.delta,
-            teachers=teachers,
-            no_quorums=cut_off if self.no_quorums == "auto" else self.no_quorums,
-            queries=queries,
-            calibration="paper",
-        )
-        slack = test.run_cost(test.order).slack
-        return test, Budget(epsilon=sample.epsilon, delta=sample.delta, order=test.order, slack=slack)
 
     def _ensemble(self, records: UnitRows, sample: RelabelledSample, teachers: int) -> Ensemble:
         """Return teachers fitted on disjoint chunks of a relabelled sample. Nothing of it is released here."""
@@ -335,9 +257,6 @@ class AgnosticClassifier(RelabellingClassifier):
     records_per_person
         With `groups`: how many rows of each person are used, the first ones. Each adds a term to the cost of
         relabelling.
-    calibration, alpha, beta
-        "tight", or "paper" for the published constants, which are set for an error of `alpha` with probability
-        1 - `beta` and need very many records.
     n_jobs, backend
         As for `PrivateClassifier`.
 

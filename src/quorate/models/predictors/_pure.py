@@ -25,7 +25,7 @@ from quorate.core.privacy.claims import Node, account_node, unverified_node
 from quorate.core.privacy.cost import float_up
 from quorate.core.session import Session
 from quorate.models.concepts import Concept, Hypothesis
-from quorate.models.predictors._stable import StableChoice, check_calibration, flip
+from quorate.models.predictors._stable import StableChoice, flip
 from quorate.models.predictors.concept_classifier import NO_LABEL, ConceptClassifier, UnitRows, fit_concept_teachers
 from quorate.models.predictors.records import check_auto_counts, check_jobs
 from quorate.models.saving.documents import CONCEPTS
@@ -234,16 +234,6 @@ class PureStable:
             raise Infeasible(f"epsilon={epsilon:g} cannot be kept with a subset of {best.choice.subset} units")
         return best
 
-    @classmethod
-    def printed(cls, concept: Concept, *, units: int, epsilon: float, alpha: float, rows: int = 1) -> "PureStable":
-        """Return the constants in print: gamma = epsilon alpha / 2, and the label turned with probability alpha."""
-        gamma = check_positive("epsilon", epsilon) * check_alpha(alpha) / 2
-        choice = StableChoice.calibrate(concept, units=units, gamma=gamma, rows=rows, calibration="paper")
-        scheme = cls(choice=choice, turned=Fraction(alpha))
-        if scheme.epsilon > epsilon:
-            raise Infeasible(f"the paper's constants do not keep epsilon={epsilon:g}; use calibration='tight'")
-        return scheme
-
     @property
     def error(self) -> float:
         """About how much worse than the best hypothesis an answer is to be expected: a rule of thumb."""
@@ -265,7 +255,6 @@ def _flip_probability(rate: Fraction, grown: float) -> Fraction:
 
 _METHODS = ("stable", "relabel", "realizable")
 _ALPHA = 0.05  # aimed at by method="realizable" unless given
-_PAPER_ALPHA = 0.1  # of calibration="paper" unless given
 
 
 @dataclass(eq=False, repr=False)
@@ -293,8 +282,6 @@ class PureClassifier(ConceptClassifier):
         How many units define the candidates of "stable", and how many teachers vote; or "auto".
     records_per_person
         With `groups`: how many rows of each person are used, the first ones.
-    calibration
-        "tight", or "paper" for the published constants of method "stable"; none are published for the others.
     n_jobs, backend
         As for `PrivateClassifier`.
 
@@ -356,24 +343,14 @@ class PureClassifier(ConceptClassifier):
         check_choice("method", self.method, _METHODS)
         check_positive("epsilon", self.epsilon)
         check_count("queries", self.queries)
-        check_calibration(self.calibration)
-        if self.calibration == "paper" and self.method != "stable":
-            raise InvalidInput(
-                f"calibration='paper' is for method='stable': no constants of {self.method} are in print"
-            )
         if self.alpha != "auto":
             check_alpha(self.alpha)
-            if self.subset != "auto" and self.method == "stable" and self.calibration == "tight":
+            if self.subset != "auto" and self.method == "stable":
                 raise InvalidInput("alpha= chooses a subset, and subset= is one: give one of them")
         check_auto_counts(self, "subset", "teachers")
         check_jobs(self.n_jobs)
 
     def _stable(self, records: UnitRows, epsilon: float) -> PureStable:
-        if self.calibration == "paper":
-            alpha = _PAPER_ALPHA if self.alpha == "auto" else self.alpha
-            return PureStable.printed(
-                self.concept_, units=records.units, epsilon=epsilon, alpha=alpha, rows=records.row_limit
-            )
         return PureStable.calibrate(
             self.concept_,
             units=records.units,

@@ -30,16 +30,10 @@ from quorate.core.privacy.claims import Node, stable_node
 from quorate.core.privacy.cost import float_up, text_up
 from quorate.core.session import Session
 from quorate.models.concepts import Concept, Hypothesis
-from quorate.models.predictors.concept_classifier import Calibration, ConceptClassifier, UnitRows
+from quorate.models.predictors.concept_classifier import ConceptClassifier, UnitRows
 from quorate.models.saving.documents import CONCEPTS
 
 _DOWN = 1 - 1e-9
-
-
-def check_calibration(calibration: str) -> None:
-    """Refuse a calibration that is neither "tight" nor "paper"."""
-    if calibration not in ("tight", "paper"):
-        raise InvalidInput(f"calibration must be 'tight' or 'paper', not {calibration!r}")
 
 
 def check_gamma(gamma: object) -> float:
@@ -87,15 +81,12 @@ class StableChoice:
         gamma: float,
         subset: int | None = None,
         rows: int = 1,
-        calibration: Calibration = "tight",
     ) -> "StableChoice":
         """Return the choice whose law moves by at most `gamma`.
 
-        Half of gamma goes to the subset unless its size is given, and the rest to the exponential mechanism. With
-        calibration="paper" its parameter is gamma / 4, eight times less than is needed.
+        Half of gamma goes to the subset unless its size is given, and the rest to the exponential mechanism.
         """
         gamma, units = check_gamma(gamma), check_count("units", units)
-        check_calibration(calibration)
         size = math.floor(Fraction(gamma) / 2 * units) if subset is None else check_count("subset", subset)
         if size < 1:
             needed = math.ceil(2 / Fraction(gamma))
@@ -106,10 +97,7 @@ class StableChoice:
                 f"a subset of {size} of {units} units alone moves a prediction by {float(rate):.3g}, which leaves "
                 f"nothing of gamma={gamma:g}; take a smaller subset"
             )
-        if calibration == "paper":
-            epsilon = gamma / 4
-        else:
-            epsilon = 4 * math.atanh(float((Fraction(gamma) - rate) / (1 - rate))) * _DOWN  # proof: step 7
+        epsilon = 4 * math.atanh(float((Fraction(gamma) - rate) / (1 - rate))) * _DOWN  # proof: step 7
         choice = cls(concept=concept, units=units, subset=size, epsilon=epsilon, rows=rows)
         if choice.gamma > gamma:
             raise Infeasible(f"gamma={gamma:g} is too near to 1 to be kept; lower it")
@@ -162,8 +150,6 @@ class StableClassifier(ConceptClassifier):
         enumerate. A smaller subset is faster and leaves more of gamma to the choice.
     records_per_person
         With `groups`: how many rows of each person are used, the first ones.
-    calibration
-        "tight", or "paper" for the published constants, which are more conservative than necessary.
 
     >>> import numpy as np
     >>> from quorate.models.concepts import Thresholds
@@ -194,7 +180,6 @@ class StableClassifier(ConceptClassifier):
                 self.concept_, self.subset, units=records.units, gamma=self.gamma, rows=records.row_limit
             ),
             rows=records.row_limit,
-            calibration=self.calibration,
         )
         self.session_ = Session(self.answerer(records, None), None)
         return self

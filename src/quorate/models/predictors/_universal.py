@@ -59,7 +59,7 @@ class UniversalClassifier(RelabellingClassifier):
         log(1/beta)) / alpha, and no more than the class can enumerate.
     share
         The share of epsilon that pays for the hypothesis; the rest, and delta, pays for the ballots.
-    calibration, n_jobs, backend
+    n_jobs, backend
         As for `AgnosticClassifier`.
 
     The hypothesis also takes over if the budget of the ballots runs out; its cover is then smaller. From then on
@@ -76,6 +76,8 @@ class UniversalClassifier(RelabellingClassifier):
     """
 
     _: KW_ONLY
+    alpha: float = 0.1
+    beta: float = 0.05
     ballots: int | Literal["auto"] = "auto"
     share: float = 0.2
 

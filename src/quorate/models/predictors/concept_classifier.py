@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NoReturn, Self
+from typing import Any, ClassVar, NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,6 @@ from quorate.models.saving.documents import concept_of, document_of, hypothesis_
 from quorate.tables.persons import unit_numbers
 
 NO_LABEL = -1  # of a place without a row
-Calibration = Literal["tight", "paper"]
 
 
 class UnitRows:
@@ -209,9 +208,6 @@ class ConceptClassifier(ConceptModel, SessionClassifier):
 
     A subclass fits `mechanism_` or another scheme, which its folder keeps, and says in `answerer` what answers by it.
     """
-
-    _: KW_ONLY
-    calibration: Calibration = "tight"
 
     charged: ClassVar[bool] = True  # False where answers have no budget
 
