@@ -12,7 +12,7 @@ from quorate import InvalidInput, PrivateClassifier, load, save
 from quorate.compute.ensemble import Electorate, Ensemble
 from quorate.compute.ensemble.electorate import EndpointTeachers, FunctionTeachers, as_electorate
 from quorate.compute.ensemble.estimators import EstimatorTeachers
-from quorate.compute.learners import LinearTeachers
+from quorate.compute.learners.linear import LinearTeachers
 from quorate.core.answerers import Votes
 from quorate.core.mechanisms import NoisyMax, Quorum
 from quorate.core.privacy import Budget

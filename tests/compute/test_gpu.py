@@ -26,14 +26,13 @@ from quorate.compute.learners import (
     BatchedRidge,
     Deal,
     Learner,
-    LinearTeachers,
 )
 from quorate.compute.learners import (
     _gpu as gpu,
 )
 from quorate.compute.learners._gpu import GpuTeachers, TwoClassChunks, fits_kernel
 from quorate.compute.learners.backends import choose_backend
-from quorate.compute.learners.linear import gridded_queries, sliced
+from quorate.compute.learners.linear import LinearTeachers, gridded_queries, sliced
 from quorate.core.errors import InvalidInput
 
 KINDS = {  # learner, classes, features, one slice

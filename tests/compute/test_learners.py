@@ -33,7 +33,6 @@ from quorate.compute.learners import (
     BatchedTree,
     Deal,
     Learner,
-    LinearTeachers,
     backends,
     batched_equivalent,
     teachers_from_arrays,
@@ -41,6 +40,7 @@ from quorate.compute.learners import (
 from quorate.compute.learners import _losses as newton_module
 from quorate.compute.learners import teachers as teachers_module
 from quorate.compute.learners.backends import choose_backend
+from quorate.compute.learners.linear import LinearTeachers
 from quorate.compute.learners.teachers import padded_rows
 
 LEARNERS = {

@@ -19,11 +19,12 @@ from quorate.core.mechanisms import BetweenThresholds, NoisyMax, PrivateQuantile
 from quorate.core.mechanisms.base import Run
 from quorate.core.mechanisms.between_thresholds import band_price
 from quorate.core.mechanisms.confident_max import pass_laws
-from quorate.core.mechanisms.distributions import _gaussian_total, exceeds, stable_up
+from quorate.core.mechanisms.distributions import _gaussian_total, stable_up
 from quorate.core.mechanisms.noisy_max import binary_winner_renyi, winner_renyi
 from quorate.core.mechanisms.selection import GaussianTrial
 from quorate.core.mechanisms.sharp_majority import _cost
 from quorate.core.privacy import Budget
+from quorate.core.privacy.cost import exceeds
 from quorate.models.saving.documents import MECHANISMS as _MECHANISMS
 
 SCRIPT = Path(artefacts.__file__)

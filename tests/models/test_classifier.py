@@ -25,7 +25,7 @@ from sklearn.tree import DecisionTreeClassifier
 from quorate import BudgetSpent, Infeasible, InvalidInput, NoQuorum, PrivateLinearRegression, PrivateLogisticRegression
 from quorate.auditing.replay import entropy_tape, fitted_ensemble
 from quorate.compute.ensemble import Ensemble
-from quorate.compute.learners import LinearTeachers
+from quorate.compute.learners.linear import LinearTeachers
 from quorate.core.errors import LedgerRefused, QuorateError
 from quorate.core.mechanisms import NO_QUORUM, NoisyMax, Quorum
 from quorate.core.requests import OWN_CALLER

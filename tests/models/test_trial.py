@@ -14,10 +14,10 @@ from quorate import InvalidInput, PrivateClassifier, StudentClassifier, load, sa
 from quorate.auditing._plays import simulate
 from quorate.cli import main
 from quorate.compute.ensemble import Ensemble
-from quorate.compute.learners import Deal
+from quorate.compute.learners import Deal, count_coefficients
 from quorate.planner import plan
 from quorate.planner.task import Task
-from quorate.planner.trial import CANDIDATES, Goal, _area, candidates, choose_learner, coefficients
+from quorate.planner.trial import CANDIDATES, Goal, _area, candidates, choose_learner
 
 pytestmark = pytest.mark.filterwarnings("ignore:public rows alone would do better")  # and so they would, here
 
@@ -189,8 +189,8 @@ def test_a_plan_gives_trees_more_records_than_lines():
     X, y = drawn("tree", 10_000)
     lines, trees = (PrivateClassifier(CANDIDATES[name](), **SETTINGS).fit(X, y) for name in ("logistic", "tree"))
     assert trees.teachers_ < lines.teachers_
-    assert coefficients(BernoulliNB(), 7) == 7
-    assert coefficients(CANDIDATES["quadratic"](), 7) == 35
+    assert count_coefficients(BernoulliNB(), 7) == 7
+    assert count_coefficients(CANDIDATES["quadratic"](), 7) == 35
 
 
 def test_what_was_chosen_is_saved(tmp_path):

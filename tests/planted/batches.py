@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planted.bug import Caught, PlantedBug
-from quorate.compute.learners import LinearTeachers
+from quorate.compute.learners.linear import LinearTeachers
 from quorate.compute.learners.teachers import Matrix
 
 

@@ -78,9 +78,14 @@ def _scale(task: Task) -> float:
     return float(_scales(task, np.array([float(task.queries)]))[0])
 
 
-def _expect_noisy_max(mechanism: NoisyMax, task: Task, forecast: VoteForecast) -> Expected:
-    right = forecast.mean(_wins(forecast, mechanism.teachers, mechanism.scale))
+def _expect_wins(forecast: VoteForecast, teachers: int, scale: float) -> Expected:
+    """Return the expectation where every query is answered, with normal noise of this scale on every count."""
+    right = forecast.mean(_wins(forecast, teachers, scale))
     return Expected(1.0, right, right)
+
+
+def _expect_noisy_max(mechanism: NoisyMax, forecast: VoteForecast) -> Expected:
+    return _expect_wins(forecast, mechanism.teachers, mechanism.scale)
 
 
 def _make_noisy_max(task: Task, teachers: int, scale: float) -> Calibrated:
@@ -99,12 +104,11 @@ def _make_noisy_max(task: Task, teachers: int, scale: float) -> Calibrated:
 def draft_noisy_max(task: Task, forecast: VoteForecast, teachers: int) -> Draft:
     """Return the draft of a NoisyMax that answers every query."""
     scale = _scale(task)
-    expect = partial(_expect_noisy_max, task=task, forecast=forecast)
-    expected = expect(NoisyMax(teachers=teachers, classes=task.classes, scale=scale))
+    expected, expect = _expect_wins(forecast, teachers, scale), partial(_expect_noisy_max, forecast=forecast)
     return Draft("noisy_max", expected, None, {"scale": scale}, partial(_make_noisy_max, task, teachers, scale), expect)
 
 
-def _expect_noisy_shares(mechanism: NoisyShares, task: Task, forecast: VoteForecast) -> Expected:
+def _expect_noisy_shares(mechanism: NoisyShares, forecast: VoteForecast) -> Expected:
     """Return the expectation of NoisyShares: every query is answered, the better the nearer its shares are.
 
     With two classes one count has noise, which moves the lead by twice as much: as much as noise on both that is larger
@@ -124,10 +128,7 @@ def draft_noisy_shares(task: Task, forecast: VoteForecast, teachers: int) -> Dra
     """Return the draft of NoisyShares that answer every query."""
     scale = _share_scale(task.epsilon, task.delta, task.classes, task.queries)
     mechanism = NoisyShares(teachers=teachers, classes=task.classes, scale=scale)
-    expect, make = (
-        partial(_expect_noisy_shares, task=task, forecast=forecast),
-        partial(Calibrated, mechanism, task.order, 0.0),
-    )
+    expect, make = partial(_expect_noisy_shares, forecast=forecast), partial(Calibrated, mechanism, task.order, 0.0)
     return Draft("noisy_shares", expect(mechanism), None, {"scale": scale}, make, expect)
 
 
@@ -216,7 +217,7 @@ def _confident_settings(
     return allowed, scales, np.round(share * agreement + guesses, 9)
 
 
-def _expect_soft_majority(mechanism: SoftMajority, task: Task, forecast: VoteForecast) -> Expected:
+def _expect_soft_majority(mechanism: SoftMajority, forecast: VoteForecast) -> Expected:
     per_ballot = mechanism.epsilon_per_query / 2
     lead = (forecast.top[:, np.newaxis] - forecast.rivals) * (mechanism.teachers * per_ballot)
     right = forecast.mean(1 / (1 + np.exp(-np.minimum(lead, 700.0)) @ forecast.copies))
@@ -246,7 +247,7 @@ def _make_soft(task: Task, teachers: int, epsilon: float) -> Calibrated:
 def draft_soft_majority(task: Task, forecast: VoteForecast, teachers: int) -> Draft:
     """Return the draft of a SoftMajority that answers every query."""
     epsilon = _soft_epsilon(task)
-    expect = partial(_expect_soft_majority, task=task, forecast=forecast)
+    expect = partial(_expect_soft_majority, forecast=forecast)
     noise, make = {"epsilon_per_query": epsilon}, partial(_make_soft, task, teachers, epsilon)
     return Draft("soft_majority", expect(SoftMajority(teachers=teachers, epsilon=epsilon)), None, noise, make, expect)
 
@@ -275,7 +276,7 @@ def _looked_up(lead: Floats, table: Floats) -> Floats:
     return wrong
 
 
-def _expect_sharp_majority(mechanism: SharpMajority, task: Task, forecast: VoteForecast) -> Expected:
+def _expect_sharp_majority(mechanism: SharpMajority, forecast: VoteForecast) -> Expected:
     lead = forecast.gap * mechanism.teachers
     right = 1 - forecast.mean(_looked_up(lead, _probabilities(mechanism.table)))
     return Expected(1.0, right, right)
@@ -290,7 +291,7 @@ def _make_sharp(task: Task, forecast: VoteForecast, teachers: int, order: float)
         "queries": task.queries,
     }
     mechanisms = [SharpMajority.calibrate(**target), SharpMajority.calibrate(**target, order=order)]
-    mechanism = max(mechanisms, key=lambda candidate: _expect_sharp_majority(candidate, task, forecast).right)
+    mechanism = max(mechanisms, key=lambda candidate: _expect_sharp_majority(candidate, forecast).right)
     return Calibrated(mechanism, mechanism.order, 0.0)
 
 
@@ -306,5 +307,5 @@ def draft_sharp_majority(task: Task, forecast: VoteForecast, teachers: int) -> D
         return None
     right, order, price = best
     make = partial(_make_sharp, task, forecast, teachers, order)
-    expect = partial(_expect_sharp_majority, task=task, forecast=forecast)
+    expect = partial(_expect_sharp_majority, forecast=forecast)
     return Draft("sharp_majority", Expected(1.0, right, right), None, {"price": price}, make, expect)

@@ -92,12 +92,6 @@ class LearnerChoice:
         return f"{self.learner}, tried on {rows}; expected {self.measure}: {trials}"
 
 
-def coefficients(estimator: Any, features: int) -> int:
-    """Return the approximate number of coefficients that a teacher learns, in columns of a linear score."""
-    batched = batched_equivalent(estimator)
-    return features if batched is None else batched.coefficients(features)
-
-
 def candidates(weights: Any) -> dict[str, Any]:
     """Return the estimators to try, by name, each with these class weights if there are any."""
     estimators = {name: make() for name, make in CANDIDATES.items()}

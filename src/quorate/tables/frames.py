@@ -52,7 +52,7 @@ class FrameFormat:
     @classmethod
     def of_public(cls, public: Any, X: Any) -> "FrameFormat | None":
         """Return the format of a private frame's columns by the types that public rows have, or None without any."""
-        if not is_frame(public) or not is_frame(X):
+        if not is_frame(public):
             return None
         names = column_names(X)
         kinds = open_table(public, names, source="the public table").kinds

@@ -1,4 +1,4 @@
-"""The ensemble of teachers and their sealed ballots; teachers that are scikit-learn estimators, fitted through joblib.
+"""The ensemble of teachers, fitted on rows in memory or in parts, and teachers that are estimators of scikit-learn.
 
 Teachers are isolated: each gets copies of its rows and of the queries, and its own randomness.
 """
@@ -15,7 +15,7 @@ import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs, parallel_config
 from numpy.typing import NDArray
 
-from quorate.compute.ensemble.dealing import Dealer, Part, Randomness
+from quorate.compute.ensemble.dealing import Dealer, Part, Randomness, deal_units
 from quorate.compute.learners import Deal, DeviceName, batched_equivalent, joined_teachers
 from quorate.core.arrays import Integers
 from quorate.core.ballots import Ballots
@@ -26,6 +26,7 @@ from quorate.core.isolation import global_randomness, silence
 from quorate.core.lazy import import_extra
 from quorate.core.progress import advance, progress
 from quorate.core.rows import copy_rows, take_rows
+from quorate.tables.persons import unit_numbers
 
 if TYPE_CHECKING:
     from quorate.compute.ensemble.electorate import Electorate
@@ -337,6 +338,21 @@ class Ensemble:
 
     def __repr__(self) -> str:
         return f"Ensemble(teachers={self.teachers}, classes={self.classes})"
+
+
+class RowsInMemory:
+    """Rows that are all in memory, in canonical form, and the class number of each; `groups` name their people."""
+
+    def __init__(self, X: Any, codes: Integers, groups: Any = None) -> None:
+        self._X, self._codes = X, codes
+        self._units, self.count = unit_numbers(len(codes), groups)
+        self.features = int(X.shape[1])
+
+    def ensemble(self, *, teachers: int, held_out: int, **fitting: Any) -> tuple[Ensemble, Any, Integers]:
+        """Deal the units by a secret permutation and fit the teachers."""
+        deal, held_out_rows = deal_units(self._units, self.count, teachers=teachers, held_out=held_out)
+        fitted = Ensemble.fit(self._X, self._codes, deal, units=self.count - held_out, **fitting)
+        return fitted, take_rows(self._X, held_out_rows), self._codes[held_out_rows]
 
 
 def probe(estimator: Any, X: Any, *, rows: int, classes: int, public: Any = None) -> None:

@@ -1,4 +1,4 @@
-"""Sources of units: rows in memory, or a table of any size that is read once, dealt, and spilled to disk.
+"""Units of a table of any size, which is read once, dealt, and spilled to disk.
 
 Every unit of a table on disk gets a secret word when it is read (`dealing`). Rows are written to files by ranges of
 words. Then the ranges are read in order, and teachers are fitted as their chunks fill (PROOF.md, step 13).
@@ -14,12 +14,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from quorate.compute.ensemble.dealing import Dealer, Encoded, Part, Rows, Seats, by_ranges, deal_units
+from quorate.compute.ensemble.dealing import Dealer, Encoded, Part, Rows, Seats, by_ranges
 from quorate.compute.ensemble.estimators import Ensemble
 from quorate.core.arrays import Integers
 from quorate.core.errors import Infeasible, InvalidInput
-from quorate.core.rows import take_rows
-from quorate.tables.persons import unit_numbers
 
 _BUCKETS = 128  # ranges of words, each with two files
 _BLOCK = 2**22  # bytes that are read together
@@ -43,21 +41,6 @@ class Units(Protocol):
 
         `fitting` is what `Ensemble.fit_parts` takes beside the parts.
         """
-
-
-class RowsInMemory:
-    """Rows that are all in memory, in canonical form, and the class number of each; `groups` name their people."""
-
-    def __init__(self, X: Any, codes: Integers, groups: Any = None) -> None:
-        self._X, self._codes = X, codes
-        self._units, self.count = unit_numbers(len(codes), groups)
-        self.features = int(X.shape[1])
-
-    def ensemble(self, *, teachers: int, held_out: int, **fitting: Any) -> tuple[Ensemble, Any, Integers]:
-        """Deal the units by a secret permutation and fit the teachers."""
-        deal, held_out_rows = deal_units(self._units, self.count, teachers=teachers, held_out=held_out)
-        fitted = Ensemble.fit(self._X, self._codes, deal, units=self.count - held_out, **fitting)
-        return fitted, take_rows(self._X, held_out_rows), self._codes[held_out_rows]
 
 
 class SpilledRows:

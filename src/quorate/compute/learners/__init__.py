@@ -24,11 +24,9 @@ __all__ = [
     "Deal",
     "DeviceName",
     "Learner",
-    "LinearTeachers",
-    "QuadraticTeachers",
     "Teachers",
-    "TreeTeachers",
     "batched_equivalent",
+    "count_coefficients",
     "joined_teachers",
     "teachers_from_arrays",
 ]
@@ -37,24 +35,22 @@ if TYPE_CHECKING:
     from quorate.compute.learners._batched import (
         BatchedLogistic,
         BatchedQuadratic,
-        QuadraticTeachers,
         batched_equivalent,
+        count_coefficients,
         joined_teachers,
         teachers_from_arrays,
     )
     from quorate.compute.learners._losses import BatchedCentroid, BatchedNaiveBayes, BatchedRidge
-    from quorate.compute.learners._tree import BatchedTree, TreeTeachers
-    from quorate.compute.learners.linear import LinearTeachers
+    from quorate.compute.learners._tree import BatchedTree
     from quorate.compute.learners.teachers import Deal, DeviceName, Learner, Teachers
 else:
     __getattr__ = import_on_use(
         __name__,
         {
-            "_batched": "BatchedLogistic BatchedQuadratic QuadraticTeachers batched_equivalent joined_teachers "
-            "teachers_from_arrays",
-            "linear": "LinearTeachers",
+            "_batched": "BatchedLogistic BatchedQuadratic batched_equivalent count_coefficients "
+            "joined_teachers teachers_from_arrays",
             "_losses": "BatchedCentroid BatchedNaiveBayes BatchedRidge",
             "teachers": "Deal DeviceName Learner Teachers",
-            "_tree": "BatchedTree TreeTeachers",
+            "_tree": "BatchedTree",
         },
     )

@@ -247,6 +247,12 @@ def batched_equivalent(estimator: Any) -> Learner | None:
     return translate(settings, changed)
 
 
+def count_coefficients(estimator: Any, features: int) -> int:
+    """Return the approximate number of coefficients that a teacher learns, in columns of a linear score."""
+    batched = batched_equivalent(estimator)
+    return features if batched is None else batched.coefficients(features)
+
+
 _Translator = Callable[[dict[str, Any], dict[str, Any]], Learner | None]
 
 

@@ -22,8 +22,8 @@ from quorate.core.errors import InvalidInput
 from quorate.core.mechanisms.base import Counts, QueryMechanism
 from quorate.core.mechanisms.distributions import excess_of_logs, stable_up
 from quorate.core.mechanisms.noisy_max import draw_winners, likely_winner_renyi, one_winner_renyi
-from quorate.core.mechanisms.orders import price_of_each, smallest_epsilon, smallest_scale
-from quorate.core.privacy import Cost, best_order, gaussian_renyi, to_epsilon
+from quorate.core.mechanisms.orders import smallest_epsilon, smallest_scale
+from quorate.core.privacy import Cost, best_order, gaussian_renyi, price_of_each, to_epsilon
 from quorate.core.requests import NO_QUORUM
 
 

@@ -17,8 +17,8 @@ from quorate.core.checks import check_count, check_delta, check_finite_order, ch
 from quorate.core.errors import InvalidInput
 from quorate.core.mechanisms.base import Answers, Counts, check_votes_batch
 from quorate.core.mechanisms.noisy_max import NoisyCounts
-from quorate.core.mechanisms.orders import price_of_each, smallest_epsilon
-from quorate.core.privacy import Budget, Cost, best_order, gaussian_renyi
+from quorate.core.mechanisms.orders import smallest_epsilon
+from quorate.core.privacy import Budget, Cost, best_order, gaussian_renyi, price_of_each
 
 _LEAST_SCALE = 0.5  # of a share: below it the bound on sums of shares says nothing
 _MOST_SITES = 2**20

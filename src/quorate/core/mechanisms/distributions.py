@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from quorate.core.arrays import Floats
 from quorate.core.errors import Infeasible
-from quorate.core.privacy import Cost
+from quorate.core.privacy import Cost, exceeds
 
 ROUND_UP = 1 + 2.0**-26
 _LEAST = 1e-290  # a smaller tail would be lost in what is added to be safe
@@ -156,7 +156,6 @@ def excess_of_logs(log_p: Floats, log_q: Floats, order: float) -> Floats:
 TAIL_BITS = 24
 _COST_BITS = 20
 _LEVEL_DECIMALS = 3
-_RECOMPUTED = 1 + 2.0**-40  # less than the rounding up of every value that is compared
 
 
 def stable_up(value: float, *, bits: int = _COST_BITS) -> float:
@@ -175,11 +174,3 @@ def least_charge(cost: Cost) -> Cost:
 def stable_levels(levels: Floats) -> Floats:
     """Return numbers of levels rounded to thousandths; settings that differ by less are equally good."""
     return np.asarray(np.round(levels, _LEVEL_DECIMALS))
-
-
-def exceeds(value: float, bound: float) -> bool:
-    """Return whether a value that was rounded up by 2**-34 or more exceeds a bound.
-
-    The bound may be the same value from another processor, which is then not exceeded.
-    """
-    return value > bound * _RECOMPUTED

@@ -25,8 +25,8 @@ from quorate.core.checks import (
 from quorate.core.errors import Infeasible
 from quorate.core.mechanisms.base import Counts, QueryMechanism
 from quorate.core.mechanisms.distributions import excess, gaussian_pmf, stable_up
-from quorate.core.mechanisms.orders import price_of_each, smallest_epsilon, smallest_scale
-from quorate.core.privacy import Cost, best_order, gaussian_renyi, to_epsilon
+from quorate.core.mechanisms.orders import smallest_epsilon, smallest_scale
+from quorate.core.privacy import Cost, best_order, gaussian_renyi, price_of_each, to_epsilon
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,8 +13,8 @@ from typing import Any
 from quorate.core._noise import NoiseSource, system_noise
 from quorate.core.checks import check_count, check_delta, check_finite_order, check_positive, validate_fields
 from quorate.core.errors import Infeasible, InvalidInput
-from quorate.core.mechanisms.orders import price_of_each, refined_epsilon, smallest_epsilon
-from quorate.core.privacy import Budget, Cost, best_order, gaussian_renyi
+from quorate.core.mechanisms.orders import refined_epsilon, smallest_epsilon
+from quorate.core.privacy import Budget, Cost, best_order, gaussian_renyi, price_of_each
 from quorate.core.privacy.claims import gaussian_release
 
 

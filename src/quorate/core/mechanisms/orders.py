@@ -10,7 +10,7 @@ import numpy as np
 from quorate.core.arrays import Floats
 from quorate.core.checks import check_delta
 from quorate.core.errors import Infeasible, QuorateError
-from quorate.core.privacy import RENYI_QUANTA, best_order, to_capacity, to_epsilon
+from quorate.core.privacy import best_order, to_epsilon
 
 Settings = TypeVar("Settings")
 
@@ -77,14 +77,6 @@ def largest_epsilon(low: float, high: float, fits: Callable[[float], bool]) -> f
         middle = (low + high) / 2
         low, high = (middle, high) if fits(middle) else (low, middle)
     return low
-
-
-def price_of_each(epsilon: float, *, delta: float, order: float, times: int, quanta: int = 1) -> float:
-    """Return the divergence that each of this many charges may have; each is rounded up, by so many quanta at most."""
-    price = to_capacity(epsilon, delta=delta, order=order) / times - quanta / RENYI_QUANTA
-    if price <= 0:
-        raise Infeasible(f"{times} releases leave less than one quantum for each; ask for fewer or raise epsilon")
-    return price
 
 
 def search_grid(

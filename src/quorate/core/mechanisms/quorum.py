@@ -26,7 +26,6 @@ from quorate.core.checks import (
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.mechanisms.base import Counts, Decide, Labels, ThresholdMechanism, check_teachers, distances
 from quorate.core.mechanisms.distributions import (
-    exceeds,
     gaussian_tail,
     gaussian_tail_quantile,
     is_gaussian_tail_above,
@@ -35,7 +34,7 @@ from quorate.core.mechanisms.distributions import (
     stable_up,
 )
 from quorate.core.mechanisms.orders import search_grid
-from quorate.core.privacy import RENYI_QUANTA, Cost, best_order, gaussian_renyi, to_capacity
+from quorate.core.privacy import RENYI_QUANTA, Cost, best_order, exceeds, gaussian_renyi, to_capacity
 from quorate.core.requests import NO_QUORUM
 
 ONE = 2**64

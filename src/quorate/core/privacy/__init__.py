@@ -4,12 +4,13 @@ Everything here is arithmetic on public numbers. Neighbouring data sets replace 
 person); see PROOF.md beside this file for each rule used.
 """
 
-from quorate.core.privacy.budget import RENYI_QUANTA, Budget
+from quorate.core.privacy.budget import RENYI_QUANTA, Budget, price_of_each
 from quorate.core.privacy.cost import (
     Cost,
     amplify,
     amplify_inverse,
     best_order,
+    exceeds,
     exponential_renyi,
     gaussian_renyi,
     pure_renyi,
@@ -25,8 +26,10 @@ __all__ = [
     "amplify",
     "amplify_inverse",
     "best_order",
+    "exceeds",
     "exponential_renyi",
     "gaussian_renyi",
+    "price_of_each",
     "pure_renyi",
     "relabelling_epsilon",
     "to_capacity",

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 from weakref import WeakKeyDictionary
 
 from quorate.core.checks import check_count, check_delta, check_order, check_positive, check_process, process_identity
-from quorate.core.errors import BudgetSpent, InvalidInput
+from quorate.core.errors import BudgetSpent, Infeasible, InvalidInput
 from quorate.core.privacy.cost import Cost, best_order, float_down, float_up, to_capacity, to_epsilon
 from quorate.core.progress import html_card
 
@@ -34,6 +34,14 @@ def to_quanta(cost: Cost) -> Quanta:
     if not isinstance(cost, Cost):  # A `Cost` has already refused negative values.
         raise InvalidInput(f"the cost must be a Cost, got {type(cost).__name__}")
     return math.ceil(Fraction(cost.renyi) * RENYI_QUANTA), math.ceil(Fraction(cost.slack) * SLACK_QUANTA)
+
+
+def price_of_each(epsilon: float, *, delta: float, order: float, times: int, quanta: int = 1) -> float:
+    """Return the divergence that each of this many charges may have; each is rounded up, by so many quanta at most."""
+    price = to_capacity(epsilon, delta=delta, order=order) / times - quanta / RENYI_QUANTA
+    if price <= 0:
+        raise Infeasible(f"{times} releases leave less than one quantum for each; ask for fewer or raise epsilon")
+    return price
 
 
 def charged_together(*costs: Cost) -> Cost:

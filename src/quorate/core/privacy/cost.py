@@ -81,6 +81,7 @@ class Cost:
 
 
 _ROUNDING = 2.0**-44  # relative to the largest term; six double-precision operations err by less than 2**-49
+_RECOMPUTED = 1 + 2.0**-40  # less than the rounding up of every value that is compared
 
 
 def _shift(order: float, delta: float) -> tuple[float, float]:
@@ -97,6 +98,14 @@ def to_epsilon(renyi: float, *, order: float, delta: float) -> float:
         return renyi
     shift, size = _shift(order, check_delta(delta, zero=False))
     return max(0.0, renyi + shift + (renyi + size) * _ROUNDING)
+
+
+def exceeds(value: float, bound: float) -> bool:
+    """Return whether a value that was rounded up by 2**-34 or more exceeds a bound.
+
+    The bound may be the same value from another processor, which is then not exceeded.
+    """
+    return value > bound * _RECOMPUTED
 
 
 def to_capacity(epsilon: float, *, delta: float, order: float) -> float:

@@ -152,7 +152,8 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
     def _fit_rows(self, X: Any, targets: Floats, *, groups: Any, public: Any, **problem: Any) -> Fitted:
         """Fit weights on private rows; `problem` says what is fitted, besides the columns."""
         warn_of_private(public, X)
-        self._count_fit()
+        if "_fits" in vars(self):
+            self._count_fit()
         check_positive("epsilon", self.epsilon)
         for name in _FITTED:
             self.__dict__.pop(name, None)  # of an earlier fit

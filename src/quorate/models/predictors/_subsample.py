@@ -19,7 +19,9 @@ from sklearn.utils.validation import check_consistent_length
 from quorate.compute.ensemble import Ensemble
 from quorate.compute.ensemble.clusters import ClusterRows, ClusterTable
 from quorate.compute.ensemble.dealing import Encoded
-from quorate.compute.ensemble.sources import RowsInMemory, SpilledRows, Units
+from quorate.compute.ensemble.estimators import RowsInMemory
+from quorate.compute.ensemble.sources import SpilledRows, Units
+from quorate.compute.learners import count_coefficients
 from quorate.compute.learners.backends import choose_backend
 from quorate.core.arrays import Integers
 from quorate.core.checks import check_bytes, warn_of_private
@@ -32,11 +34,10 @@ from quorate.models.predictors.records import allows_missing, check_records, fil
 from quorate.planner import Plan
 from quorate.planner.pilot import Pilot, run_pilot
 from quorate.planner.task import Task, weigh_classes
-from quorate.planner.trial import Goal, candidates, choose_learner, coefficients
+from quorate.planner.trial import Goal, candidates, choose_learner
 from quorate.planner.votes import check_aggregator
 from quorate.tables import Schema, as_table
 from quorate.tables.files import TableStream
-from quorate.tables.frames import FrameFormat
 
 _LEAST_MEMORY = 10**8  # bytes: a batch of rows of a wide table takes some ten million
 
@@ -172,7 +173,6 @@ class PrivateClassifier(VotingClassifier):
         y: Any,
         groups: Any = None,
         public: Any = None,
-        public_votes: Any = None,
         *,
         public_labels: Any = None,
         one_scale: bool = False,
@@ -184,8 +184,7 @@ class PrivateClassifier(VotingClassifier):
         private, are used to try an estimator that takes data frames before it sees a private row, and for "auto". If
         `public_labels` are given, learners (unless one is given) and numbers of teachers are tried on these rows;
         otherwise "auto" tries learners with simulated labels. The disagreement of teachers of the planned size on
-        labelled public rows guides the plan; a warning says if public rows alone would do better. `public_votes`,
-        counts of votes on public points by teachers that saw no private row, guide the plan instead.
+        labelled public rows guides the plan; a warning says if public rows alone would do better.
         `one_scale` declares that all columns have about the same scale, as those of a schema do, so that ballots of
         linear teachers are counted three times as fast; this must be known without reading the records. `teach`
         declares that the answers are labels for a student, whose mistakes average out: fewer teachers are planned, and
@@ -193,12 +192,11 @@ class PrivateClassifier(VotingClassifier):
         """
         warn_of_private(public, X)
         labels = self._begin(self.classes, y)
-        X = check_records(self, X, estimator=self.estimator_, reset=True, form=FrameFormat.of_public(public, X))
+        X = check_records(self, X, estimator=self.estimator_, reset=True, public=public)
         check_consistent_length(X, labels)
         self.unit_, self.declared_ = "row" if groups is None else "person", self.classes is not None
         rows = RowsInMemory(X, class_codes(self.classes_, labels), groups)
-        guides = {"public": public, "public_labels": public_labels, "public_votes": public_votes}
-        return self._fit_units(rows, one_scale=one_scale, teach=teach, **guides)
+        return self._fit_units(rows, public=public, public_labels=public_labels, one_scale=one_scale, teach=teach)
 
     def fit_table(
         self,
@@ -249,7 +247,7 @@ class PrivateClassifier(VotingClassifier):
         self._begin(np.asarray(schema.label.classes), np.asarray(schema.label.classes))
         columns = np.zeros((1, len(schema.feature_names)))
         check_records(self, columns, estimator=self.estimator_, reset=True, frames=False)
-        guides: dict[str, Any] = {"public": None, "public_labels": None, "public_votes": None}
+        guides: dict[str, Any] = {"public": None, "public_labels": None}
         if public is not None:
             guides["public"] = schema.encode(public, role="public")
             labelled = schema.label.column in as_table(public).column_names
@@ -284,19 +282,15 @@ class PrivateClassifier(VotingClassifier):
             self.estimator_ = weigh_classes(self.estimator_, weights)  # proof: step 10
         return labels
 
-    def _fit_units(
-        self, rows: Units, *, public: Any, public_labels: Any, public_votes: Any, one_scale: bool, teach: bool
-    ) -> Self:
+    def _fit_units(self, rows: Units, *, public: Any, public_labels: Any, one_scale: bool, teach: bool) -> Self:
         """Plan from the number of units, deal and fit them, estimate what is asked for, open the budget."""
         held_out = int(rows.count * self.holdout)
         units = rows.count - held_out
         guide = self._public_rows(public, public_labels)
         self._choose(guide, records=units, held_out=held_out, teach=teach)
-        facts: dict[str, Any] = {"features": coefficients(self.estimator_, rows.features), "teach": teach}
+        facts: dict[str, Any] = {"features": count_coefficients(self.estimator_, rows.features), "teach": teach}
         if self.chosen_ is not None and self.chosen_.teachers is not None:
             facts["teachers"] = self.chosen_.teachers
-        if public_votes is not None:
-            facts |= {"votes": public_votes, "disagreement": None}
         planned = self._guided(held_out, facts | {"records": units}, guide)
         ensemble, held_rows, codes = rows.ensemble(
             teachers=planned.teachers,
@@ -379,7 +373,7 @@ class PrivateClassifier(VotingClassifier):
             reason = f"disagreement could not be measured: {error}"
             planned = replace(planned, assumptions=(*planned.assumptions, reason))
         else:
-            if self.disagreement is None and "votes" not in facts and not held_out:
+            if self.disagreement is None and not held_out:
                 facts = facts | {"votes": pilot.votes, "teachers": first.teachers}
             planned = self._plan(held_out, **facts)
             scored = isinstance(planned.mechanism, NoisyShares)

@@ -284,7 +284,6 @@ class VotingClassifier(TeacherSettings, ScoredClassifier):
         *,
         classes: Any,
         public: Any,
-        public_votes: Any = None,
         call_rows: int = 1,
         seconds: float = 30.0,
         **settings: Any,
@@ -299,8 +298,7 @@ class VotingClassifier(TeacherSettings, ScoredClassifier):
         A function gets `call_rows` queries in each call, a matrix of 64-bit floats or a data frame. With more than one,
         you promise that it answers row by row and that calls do not change it (`quorate.core.estimator_calls`). A
         teacher that raises, names no class, or whose server does not answer within `seconds`, votes for a class that
-        depends only on its position among the teachers. `public_votes` guide the plan, as in `fit`; `settings` are
-        those of the constructor.
+        depends only on its position among the teachers. `settings` are those of the constructor.
 
         >>> X = np.random.default_rng(0).normal(size=(3, 2))
         >>> rules = [lambda rows, cut=cut: np.where(rows[:, 0] > cut, "ill", "well") for cut in np.linspace(-1, 1, 300)]
@@ -313,8 +311,7 @@ class VotingClassifier(TeacherSettings, ScoredClassifier):
         rows = classifier._begin_brought(public, settings)
         labels = classifier.classes_.tolist()
         electorate = as_electorate(teachers, labels=labels, public=rows, call_rows=call_rows, seconds=seconds)
-        votes = {} if public_votes is None else {"votes": public_votes, "disagreement": None}
-        classifier._open_brought(electorate, classifier._plan(0, teachers=electorate.teachers, **votes))
+        classifier._open_brought(electorate, classifier._plan(0, teachers=electorate.teachers))
         return classifier
 
     def _begin_brought(self, public: Any, settings: Iterable[str]) -> Any:

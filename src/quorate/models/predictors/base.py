@@ -118,7 +118,8 @@ class QuorateModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
 
     def _forget(self, *names: str) -> None:
         """Forget what an earlier fit has left, since no answer mixes two models, and count this one."""
-        self._count_fit()
+        if "_fits" in vars(self):
+            self._count_fit()
         for name in (*names, "total_"):
             self.__dict__.pop(name, None)
 

@@ -105,19 +105,21 @@ def check_records(
     missing: bool | None = None,
     role: Role | None = None,
     form: FrameFormat | None = None,
+    public: Any = None,
 ) -> Any:
     """Return records or queries in canonical form, and check (or, with `reset`, learn) names and columns.
 
     The format is fixed by `reset` and kept as `form_`: a data frame stays one for an estimator that is fitted through
     joblib, which may choose columns by name (or where `frames` says so); anything else becomes a matrix of numbers.
-    Public rows or a published model declare it as `form`; without it, the types of the columns decide, and the claim
-    says so (`types_are_public_`).
+    Public rows (`public`) declare it, or a published model as `form`; without them, the types of the columns decide,
+    and the claim says so (`types_are_public_`).
     `role` says whose rows they are: private ones with `reset` and queries without it, unless it is given. No private
     value is refused. A query may miss values where the estimator takes gaps, or where `missing` says so.
     """
     role = role or ("private" if reset else "query")
     if is_frame(X):
         check_differ(column_names(X))
+        form = FrameFormat.of_public(public, X) if form is None else form
     if reset:
         classifier.form_ = _frame_format(X, estimator, frames, form)
         classifier.types_are_public_ = is_frame(X) and form is None and role == "private"

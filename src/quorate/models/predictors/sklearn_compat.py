@@ -43,10 +43,8 @@ class CountedCopies:
         return copy
 
     def _count_fit(self) -> None:
-        """Count a fit among those of all copies, and warn of the second."""
-        fits = vars(self).get("_fits")
-        if fits is None:  # nobody has copied it
-            return
+        """Count a fit among those of all copies, where there are any (`_fits`), and warn of the second."""
+        fits = vars(self)["_fits"]
         fits.append(1)
         if len(fits) == 2:
             epsilon = getattr(self, "epsilon", None)
