@@ -167,6 +167,39 @@ def proof_index() -> str:
     return "\n".join([*lines, *first, *(page for page in others if page not in first), "```", ""])
 
 
+TUTORIALS = sorted(path for path in (DOCS / "tutorials").glob("*.md") if path.stem != "index")
+RUNS_ON = ("quorate serve",)  # a command that runs until it is stopped, which a cell of a notebook must not
+
+
+def as_notebook(page: str) -> str:
+    """Return a page as a notebook: a cell for each block and for the text between two, with what the blocks print.
+
+    Links of the page lead nowhere from a downloaded file, so that only their words stay.
+    """
+    from nbformat import v4
+
+    page = re.sub(r"(?<!!)\[([^\]]+)\]\((?!https?:)[^)]+\)", r"\1", page)
+    page = re.sub(r"^<!-- (?!output).*? -->\n", "", page, flags=re.MULTILINE | re.DOTALL)
+    parts = re.split(r"^```(\w+)\n(.*?)^```\n(?:\n<!-- output -->\n```text\n(.*?)^```\n)?", page, flags=re.M | re.S)
+    cells = [v4.new_markdown_cell(parts[0].strip())]
+    for language, body, printed, text in zip(parts[1::4], parts[2::4], parts[3::4], parts[4::4], strict=True):
+        if language == "python" or (language == "console" and not any(name in body for name in RUNS_ON)):
+            commands = "%%bash -e\n" + re.sub(r"^\$ ", "", body, flags=re.MULTILINE)
+            source = (body if language == "python" else commands).strip()
+            outputs = [v4.new_output("stream", name="stdout", text=printed)] if printed else []
+            cells.append(v4.new_code_cell(source, outputs=outputs))
+        else:
+            cells.append(v4.new_markdown_cell(f"```{language}\n{body}```"))
+        if text.strip():
+            cells.append(v4.new_markdown_cell(text.strip()))
+    for number, cell in enumerate(cells):
+        cell["id"] = f"cell-{number}"  # the same in each build
+    language = {"name": "python"}
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    notebook = v4.new_notebook(cells=cells, metadata={"kernelspec": kernel, "language_info": language})
+    return v4.writes(notebook) + "\n"
+
+
 def write_pages(_app: object) -> None:
     """Write the pages that are copied or made. A page that is as it was is not touched, so that builds stay short."""
     written = {f"{page}.md": as_page(path.read_text(encoding="utf-8"), path) for page, path in PAGES.items()}
@@ -175,6 +208,7 @@ def write_pages(_app: object) -> None:
     written |= {"proofs/index.md": proof_index(), "reference/command-line.md": command_line_page()}
     for title, names in api_sections().items():
         written[f"reference/api/{title.lower().replace(' ', '-')}.md"] = api_page(title, names)
+    written |= {f"tutorials/{path.stem}.ipynb": as_notebook(path.read_text(encoding="utf-8")) for path in TUTORIALS}
     for name, text in written.items():
         path = DOCS / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -186,6 +220,10 @@ def read_page(_app: object, name: str, source: list[str]) -> None:
     """Turn links of the repository into links of the site, and names of the API into links to their entries."""
     if name not in PAGES:
         source[0] = as_page(source[0], DOCS / f"{name}.md")
+    if DOCS / f"{name}.md" in TUTORIALS:
+        file = name.rpartition("/")[2]
+        title, _, rest = source[0].partition("\n")
+        source[0] = f"{title}\n\n{{download}}`This page as a notebook <{file}.ipynb>`\n{rest}"
     if name == "reference/api":
         source[0] = re.sub(r"^- `(quorate[\w.]*)`:", r"- {py:obj}`\1`:", source[0], flags=re.MULTILINE)
 

@@ -177,6 +177,21 @@ def test_six_readers_find_their_tool_in_two_clicks(pages, who):
     assert word in pages[second].text
 
 
+def test_notebooks_of_the_tutorials_run(site, tmp_path, monkeypatch):
+    """Each is downloaded from the site and run in a kernel of its own, command lines too."""
+    nbformat, client = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("QUORATE_STATE", str(tmp_path / "state"))
+    books = sorted((site / "_downloads").rglob("*.ipynb"))
+    assert {book.stem for book in books} == {path.stem for path in (DOCS / "tutorials").glob("*.md")} - {"index"}
+    for book in books:
+        notebook = nbformat.read(book, as_version=4)
+        nbformat.validate(notebook)
+        folder = tmp_path / book.stem
+        folder.mkdir()
+        client.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(folder)}}).execute()
+
+
 def test_every_public_name_has_an_entry(pages):
     api = (ROOT / "docs" / "reference" / "api.md").read_text()
 
