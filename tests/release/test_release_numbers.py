@@ -241,6 +241,20 @@ def test_found_bounds_balance_clipping_with_noise():
     assert (empty.low, empty.high) == (0.0, 1.0)
 
 
+def test_bounds_of_people_know_how_many_records_count():
+    """One value of each person finds the bounds, but all records that count are clipped there."""
+    chance = np.random.default_rng(1)
+    values = np.repeat(chance.lognormal(0, 2, 5_000), 10)
+    counts = count_cells(values[::10]).astype(float)
+    found = choose_bounds(counts, cell_noise=20.0, groups=20, sum_noise=60.0, records=len(values))
+    errors = {
+        high: np.hypot(np.maximum(values - high, 0).sum() / 20, 60.0 * high / 2)
+        for high in [found.high, *2.0 ** np.arange(0, 14)]
+    }
+    assert errors[found.high] < 1.5 * min(errors.values())
+    assert found.high > choose_bounds(counts, cell_noise=20.0, groups=20, sum_noise=60.0).high
+
+
 def test_bounds_and_cuts_nobody_declared_are_found_and_said():
     release = GroupRelease("region", means="cost", medians="age").fit(visits())
     [note] = release.notes_

@@ -41,7 +41,9 @@ class FoundBounds:
     beyond: float
 
 
-def choose_bounds(noisy: Floats, *, cell_noise: float, groups: int, sum_noise: float) -> FoundBounds:
+def choose_bounds(
+    noisy: Floats, *, cell_noise: float, groups: int, sum_noise: float, records: float | None = None
+) -> FoundBounds:
     """Return the bounds with the smallest expected error of a group's total, from noisy counts of the public cells.
 
     Parameters
@@ -54,6 +56,8 @@ def choose_bounds(noisy: Floats, *, cell_noise: float, groups: int, sum_noise: f
         About how many groups there are, a public number.
     sum_noise
         The standard deviation of a group's total in units of half the distance of the bounds.
+    records
+        About how many records count, where the cells count one of each person; by default as many as the cells do.
     """
     counts = np.where(noisy > _CLEAR * cell_noise, noisy, 0.0)
     middle = len(counts) // 2
@@ -69,7 +73,8 @@ def choose_bounds(noisy: Floats, *, cell_noise: float, groups: int, sum_noise: f
     upper = ends[ends >= min(highs[present[-1]], 0.0)]
     above = np.maximum(middles - upper[:, None], 0.0) @ counts
     below = np.maximum(lower[:, None] - middles, 0.0) @ counts
-    lost = (below[:, None] + above[None, :]) / groups
+    repeats = 1.0 if records is None else max(records / float(counts.sum()), 1.0)
+    lost = (below[:, None] + above[None, :]) * repeats / groups
     width = upper[None, :] - lower[:, None]
     errors = np.where(width > 0, np.hypot(lost, sum_noise * np.abs(width) / 2), math.inf)
     row, column = np.unravel_index(int(np.argmin(errors)), errors.shape)
@@ -113,14 +118,21 @@ def _divide_cells(counts: Floats) -> tuple[Floats, Floats, Floats]:
     return lows, highs, np.concatenate([counts[:1], below[::-1], counts[middle : middle + 1], above, counts[-1:]])
 
 
-def find_bounds(values: Sequence[Floats], draw: Draw, *, groups: int, sum_noise: float) -> list[FoundBounds]:
-    """Return bounds of private columns, each one value a unit. Only `draw` reads the counts."""
+def find_bounds(
+    values: Sequence[Floats], draw: Draw, *, groups: int, sum_noise: float, records: int = 0, most_records: int = 1
+) -> list[FoundBounds]:
+    """Return bounds of private columns, each one value a unit. Only `draw` reads the counts.
+
+    `records` is the private number of records that count, at most `most_records` of each unit.
+    """
     if not values:
         return []
     counts = [count_cells(column) for column in values]
-    noisy, scale = draw(np.concatenate(counts), squared_sensitivity=2 * len(values))  # proof: step 6
-    parts = np.split(np.asarray(noisy, dtype=np.float64), len(values))
-    return [choose_bounds(part, cell_noise=scale, groups=groups, sum_noise=sum_noise) for part in parts]
+    counts.append(np.array([records // most_records] if most_records > 1 else [], dtype=np.int64))
+    noisy, scale = draw(np.concatenate(counts), squared_sensitivity=2 * len(values) + len(counts[-1]))  # proof: step 6
+    *parts, rest = np.split(np.asarray(noisy, dtype=np.float64), np.cumsum([len(part) for part in counts[:-1]]))
+    total = float(rest[0]) * most_records if len(rest) else None
+    return [choose_bounds(part, cell_noise=scale, groups=groups, sum_noise=sum_noise, records=total) for part in parts]
 
 
 def find_cuts(values: Sequence[Floats], draw: Draw, *, units: int) -> list[tuple[float, ...]]:

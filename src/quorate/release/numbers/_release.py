@@ -537,7 +537,7 @@ class _MeasuredColumns:
 
     def most_entries(self, layout: Layout, index: GroupIndex) -> int:
         """Return how many noisy entries are released at most, a public number: proof: step 1."""
-        bound_entries = len(self._unbounded) * (len(grid_edges()) + 1) + len(self._uncut) * STAGES * most_cells()
+        bound_entries = len(self._unbounded) * (len(grid_edges()) + 2) + len(self._uncut) * STAGES * most_cells()
         answers = ROUNDS * len(self._statistics.quantiles)
         if not index.is_declared:
             return bound_entries + layout.squared_sensitivity + MOST_GROUPS * answers
@@ -563,13 +563,16 @@ class _MeasuredColumns:
         bounds, cuts = {}, {}
         if self._unbounded:
             noise = self.expected_halves(layout, vectors)
+            most_records = 1 if rows.people is None else layout.groups_per_unit * layout.records_per_group
             found_bounds = release_counts(
-                SealedCounts(rows.unit_values(self._unbounded)),
-                lambda values: find_bounds(
-                    values,
+                SealedCounts((rows.unit_values(self._unbounded), rows.count_records(index, layout))),
+                lambda counted: find_bounds(
+                    counted[0],
                     draw_bounds,
                     groups=max(index.declared_groups, 1) if index.is_declared else _EXPECTED_GROUPS,
                     sum_noise=math.hypot(noise["sum"], noise["values"]) / 1.96,
+                    records=counted[1],
+                    most_records=most_records,
                 ),
             )
             bounds = dict(zip(self._unbounded, found_bounds, strict=True))

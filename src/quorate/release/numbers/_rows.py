@@ -103,6 +103,10 @@ class PrivateRows:
         first = np.unique(self.people, return_index=True)[1]  # proof: step 2
         return [column[first] for column in columns]
 
+    def count_records(self, index: GroupIndex, layout: Layout) -> int:
+        """Return how many records of people count."""
+        return int(self._choice(index, layout)[0].sum()) if self.people is not None else 0
+
     def sum_groups(self, index: GroupIndex, layout: Layout, sums: Sequence[SummedColumn]) -> GroupSums:
         """Return the exact sums of the groups of all records that count."""
         exact = GroupSums(sums)
