@@ -2,7 +2,7 @@
 
 More teachers drown the noise, fewer have more records to learn from. What teachers lose by having few records is not
 known beforehand, and no private record may tell. Two rates stand for it, both measured on simulated tables of 5 to 120
-columns (docs/howto/classifier.md has the figures): by how much accuracy the plurality of teachers of m records falls
+columns (docs/reference/teachers.md has the figures): by how much accuracy the plurality of teachers of m records falls
 short of teachers with plenty, and by how much one model of m records does.
 
 Where a published student answers first, the number is the one that it takes to detect a dissent.

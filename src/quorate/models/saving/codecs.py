@@ -22,7 +22,7 @@ from quorate.core.errors import InvalidInput
 _MOST_BYTES = 2**31  # of published arrays, unpacked
 # Types beyond those that skops trusts. Each was read: making one, or giving it its state, sets attributes and arrays
 # and does nothing else; a function computes from arrays, and reads and writes no file. So a forged file can make a
-# wrong model of them, or one that crashes, and cannot name code to run. docs/howto/classifier.md, "Models in files",
+# wrong model of them, or one that crashes, and cannot name code to run. docs/reference/learners.md, "Models in files",
 # says what is left out, and why.
 _TRUSTED = (
     "collections.OrderedDict",
