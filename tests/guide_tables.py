@@ -55,6 +55,15 @@ def rare(rows=30_000):
     return X, np.where(X[:, 0] + 0.5 * CHANCE.normal(size=rows) > 1.3, "yes", "no")
 
 
+def people(rows):
+    """Return a census of mixed columns."""
+    return {
+        "age": CHANCE.normal(45, 15, rows).round(1).tolist(),
+        "sex": CHANCE.choice(["f", "m"], rows).tolist(),
+        "region": CHANCE.choice(["north", "south", "west"], rows).tolist(),
+    }
+
+
 def frame(rows):
     """Return a table of visits with texts and numbers."""
     dose, age = CHANCE.normal(60, 10, rows).round(1), CHANCE.integers(20, 90, rows)
