@@ -67,6 +67,25 @@ def test_a_release_is_written_and_asked(visits, capsys, tmp_path):
     assert (tmp_path / "out" / "answers.csv").is_file()
 
 
+def test_single_answers_and_excel_come_from_a_folder(visits, capsys, tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+    assert main(["release", "visits.csv", *OPTIONS, "--columns", "columns.json", "--out", "out"]) == 0
+    capsys.readouterr()
+    query = {"measure": "total cost", "region": "north"}
+    assert main(["release", "out", "--ask", json.dumps(query), "--json"]) == 0
+    [row] = json.loads(capsys.readouterr().out)["answers"]
+    assert main(["release", "out", "--ask", "total cost", "--json"]) == 0
+    months = [month for month in json.loads(capsys.readouterr().out)["answers"] if month["region"] == "north"]
+    assert row["answer"] == pytest.approx(sum(month["answer"] for month in months))
+    assert main(["release", "out", "--ask", json.dumps(query | {"region": "moon"})]) == 1
+    assert "no group" in capsys.readouterr().err
+    assert main(["release", "out", "--ask", "total cost", "--out", "totals.xlsx"]) == 0
+    header, *rows = openpyxl.load_workbook("totals.xlsx").active.iter_rows(values_only=True)
+    assert header == ("region", "visited:month", "measure", "answer", "low", "high", "note")
+    assert [row[:2] for row in rows[:2]] == [("north", "2024-01"), ("north", "2024-02")]
+    assert rows[0][3] == months[0]["answer"]
+
+
 def test_without_declarations_notes_say_what_was_found(visits, capsys):
     assert main(["release", "visits.csv", "--by", "region", "--mean", "cost", "--out", "out"]) == 0
     assert "bounds of cost were found with noise" in " ".join(capsys.readouterr().err.split())

@@ -16,7 +16,7 @@ from quorate.core.mechanisms.distributions import gaussian_pmf
 from quorate.core.privacy import Budget
 from quorate.core.privacy.claims import unverified_node
 from quorate.release import GroupRelease
-from quorate.release.numbers import _published, _quantiles, _release, _rows
+from quorate.release.numbers import _measured, _published, _quantiles, _release, _rows
 from quorate.release.numbers._bounds import FoundBounds
 from quorate.release.numbers._layout import UNIT, Layout
 from quorate.release.numbers._quantiles import quantile_sensitivity
@@ -354,5 +354,5 @@ NUMBERS = (
     replacement_bug(
         "rounds_of_added_units", "enumeration", (_quantiles, "quantile_sensitivity"), _added_units, _enumerate_rounds
     ),
-    replacement_bug("bounds_of_values", "replay", (_release, "find_bounds"), _range_of_values, _replace_row),
+    replacement_bug("bounds_of_values", "replay", (_measured, "find_bounds"), _range_of_values, _replace_row),
 )

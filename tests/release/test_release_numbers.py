@@ -1,5 +1,6 @@
 """Numbers by group: enumeration of moves, coverage, groups that appear, and what is kept."""
 
+import itertools
 import json
 
 import numpy as np
@@ -457,3 +458,82 @@ def test_notes_say_what_counts_of_a_person_and_why_there_is_no_group():
         "each person counts once, with the first record",
         "no group is large enough",
     ]
+
+
+# --- Coarser groups, and single answers ------------------------------------------------------------------------------
+
+
+def test_totals_add_up_from_months_to_years_and_over_a_declared_hierarchy(tmp_path):
+    """Sums of a level are sums of the level below, to the last bit of the noise, also from a folder."""
+    table = visits()
+    parents = {"north": "upper", "south": "lower", "west": "lower", "upper": "country", "lower": "country"}
+    region = Category(["north", "south", "west"], closed=True, parents=parents)
+    columns = {"region": region, "cost": Number(low=-5, high=1000, closed=True)}
+    release = GroupRelease(["region", "day:month"], totals="cost", columns=columns, epsilon=2.0).fit(table)
+    release = GroupRelease.load(release.save(tmp_path / "release"))
+    levels = ["region", "region:1", "region:2"]
+    sums = {
+        (level, part): release.answer(["total cost"], by=[level, part]).to_pylist()
+        for level in levels
+        for part in ("day:month", "day:quarter", "day:year")
+    }
+    for below, above in [*itertools.pairwise(levels), ("region", "region:2")]:
+        for part in ("day:month", "day:year"):
+            for row in sums[above, part]:
+                children = [child for child in sums[below, part] if _ancestor(child[below], row[above], parents)]
+                total = sum(child["answer"] for child in children if child[part] == row[part])
+                assert row["answer"] == pytest.approx(total, rel=1e-12)
+    country, others = sums["region:2", "day:year"]
+    assert country["low"] < table["cost"].clip(-5, 1000).sum() < country["high"]
+    assert others["region:2"] == "other"
+    leaves = sum(row["answer"] for row in sums["region", "day:month"] if row["region"] != "other")
+    assert country["answer"] == pytest.approx(leaves, rel=1e-12)
+    with pytest.raises(InvalidInput, match="region:1"):
+        release.answer(by="region:3")
+
+
+def _ancestor(node, above, parents):
+    while node is not None and node != above:
+        node = parents.get(node)
+    return node == above
+
+
+def test_single_answers_are_those_of_the_table():
+    table = visits()
+    release = GroupRelease(["region", "day:quarter"], totals="cost", medians="age").fit(table)
+    rows = release.answer().to_pylist()
+    queries = [{name: row[name] for name in ("region", "day:quarter", "measure")} for row in rows]
+    figures = ("measure", "answer", "low", "high", "note")
+    assert release.ask(queries).to_pylist() == [{name: row[name] for name in figures} for row in rows]
+    yearly = {row["region"]: row["answer"] for row in release.answer(["records"], by="region").to_pylist()}
+    asked = release.ask([{"region": "north", "measure": "records"}, {"measure": "records", "region": "other"}])
+    assert asked["answer"].to_pylist() == [yearly["north"], yearly["other"]]
+    for wrong in ({"measure": "records", "region": "moon"}, {"region": "north"}, "records", {"measure": "mean cost"}):
+        with pytest.raises(InvalidInput, match=r"no group|must name|must be among"):
+            release.ask([wrong])
+
+
+def test_a_server_answers_from_the_published_numbers():
+    pytest.importorskip("starlette", reason="the server's packages are not installed")
+    from quorate.core.requests import Request
+    from quorate.service._codec import Tensor
+    from quorate.service._errors import Refused
+    from quorate.service.model import Model
+
+    columns = {"cost": Number(low=-1000, high=1000), "region": Category(["north", "nowhere"])}
+    release = GroupRelease("region", means="cost", columns=columns, epsilon=0.5).fit(visits(3000))
+    served, texts = Model.of_published("m", release), []
+    for region in ("north", "nowhere"):
+        texts.append(json.dumps({"measure": "mean cost", "region": region}))
+    X = served.inputs.queries({"query": Tensor("query", "BYTES", [2], texts)})
+    [reply] = served.session.ask_all([Request(X)])
+    names = [(name, False) for name in served.outputs.names]
+    tensors = served.outputs.write(reply.labels, reply.refused, names, reply.told)
+    given = {tensor.name: list(tensor.values) for tensor in tensors}
+    expected = release.ask(X).to_pylist()
+    assert given["answer"] == [expected[0]["answer"], 0.0]
+    assert given["outcome"] == ["answered", "no_quorum"]
+    assert given["note"] == ["", TOO_FEW]
+    assert given["low"][1] == -given["high"][1] == -np.finfo(float).max
+    with pytest.raises(Refused, match="invalid_input"):
+        served.inputs.queries({"query": Tensor("query", "BYTES", [1], ['{"measure": "mean cost", "region": "moon"}'])})

@@ -157,7 +157,7 @@ class ReleaseOptions(FileOptions):
         With --plan, how many private records there are.
     out
         The folder for the release, or with --online for a model that answers from its budget; it must be new or empty.
-        When asking a folder, a .csv or .parquet file for the answers.
+        When asking a folder, a .csv, .parquet or .xlsx file for the answers.
     report
         An HTML page to write: the guarantee, the engines, and the error on simulated records.
     """

@@ -12,6 +12,7 @@ from quorate.cli.release_tables import check_table_name, write_table
 from quorate.core.errors import InvalidInput
 from quorate.models.saving import Folder, load, save
 from quorate.release import GroupRelease
+from quorate.release.answers import parse_queries
 from quorate.report.groups import write_groups_report
 from quorate.tables.document import read_document, schema_fields
 from quorate.tables.files import TableStream
@@ -93,22 +94,24 @@ def _show_plan(release: GroupRelease, options: Any, *, is_person: bool) -> int:
     return 0
 
 
-def ask_groups(folder: Folder, measures: Sequence[str], *, out: Path | None, as_json: bool) -> int:
+def ask_groups(folder: Folder, queries: Sequence[str], *, out: Path | None, as_json: bool) -> int:
     """Print or write the numbers of a published release, all of them or some measures.
 
     Parameters
     ----------
     folder
         The folder of the release.
-    measures
-        Names of measures, such as "total cost"; all of them if there are none.
+    queries
+        Names of measures, such as "total cost", or queries such as {"measure": "total cost", "region": "north"}; all
+        numbers if there are none.
     out
-        A .csv or .parquet file for the answers.
+        A .csv, .parquet or .xlsx file for the answers.
     as_json
         Whether to print JSON.
     """
     release = load(folder, kind=GroupRelease.kind)
-    table = release.answer(measures or None)
+    is_single = any(query.lstrip().startswith("{") for query in queries)
+    table = release.ask(parse_queries(queries, None)) if is_single else release.answer(queries or None)
     rows = table.to_pylist()
     if out is not None:
         check_table_name(out)

@@ -14,6 +14,7 @@ from quorate.cli.output import check_new_file, show_bill, show_rows, to_csv, wri
 from quorate.cli.reading import show_problems
 from quorate.core.checks import check_count
 from quorate.core.errors import BudgetSpent, InvalidInput
+from quorate.core.lazy import import_extra
 from quorate.models.concepts import Boxes, Concept, Halfspaces
 from quorate.models.saving import Folder, load
 from quorate.release import OnlineRelease, QueryRelease, Workload
@@ -23,10 +24,10 @@ from quorate.tables import Number, Schema, read_table
 from quorate.tables.containers import is_arrow, open_columns, shown_names
 from quorate.tables.csv_records import Irregularities
 from quorate.tables.problems import file_problems
-from quorate.tables.results import make_table, parquet_bytes
+from quorate.tables.results import excel_bytes, make_table, parquet_bytes
 from quorate.tables.values import read_numbers
 
-_UNWRITTEN_FORMATS = (".gz", ".arrow", ".feather", ".json", ".xlsx")
+_UNWRITTEN_FORMATS = (".gz", ".arrow", ".feather", ".json")
 COLUMNS_FILE = "columns.json"  # beside a release about a class of hypotheses: the columns that its points have
 _MOVED = 5  # of those that are answered at another cut
 
@@ -228,7 +229,7 @@ def show_online(
 
 
 def write_synthetic(release: QueryRelease, path: Path, rows: int, names: Sequence[str]) -> None:
-    """Write synthetic records as CSV, or as Parquet where the file is called so."""
+    """Write synthetic records as CSV, Parquet or Excel, by the name of the file."""
     check_table_name(path)
     records = release.synthetic(rows)
     if not is_arrow(records):
@@ -240,16 +241,19 @@ def write_synthetic(release: QueryRelease, path: Path, rows: int, names: Sequenc
 def check_table_name(path: Path) -> None:
     """Refuse the name of a file in another format than is written: CSV in it would be read as something else."""
     if path.suffix.lower() in _UNWRITTEN_FORMATS:
-        raise InvalidInput(f"{path}: tables are written as .csv or .parquet")
+        raise InvalidInput(f"{path}: tables are written as .csv, .parquet or .xlsx")
+    if path.suffix.lower() == ".xlsx":
+        import_extra("openpyxl", "excel", use=f"{path}: writing Excel")
 
 
 def write_table(path: Path, table: Any, *, rows: Sequence[dict[str, Any]] | None = None, full: bool = False) -> None:
-    """Write a table as CSV, with these rows in place of its own where they are given, or as Parquet by its name."""
+    """Write a table as Parquet or Excel by its name, or as CSV, with these rows in place of its own where given."""
     check_table_name(path)
-    if path.suffix.lower() != ".parquet":
-        write_file(path, to_csv(table.to_pylist() if rows is None else rows, table.column_names, full=full))
+    write = {".parquet": parquet_bytes, ".xlsx": excel_bytes}.get(path.suffix.lower())
+    if write is not None:
+        write_file(path, write(table))
         return
-    write_file(path, parquet_bytes(table))
+    write_file(path, to_csv(table.to_pylist() if rows is None else rows, table.column_names, full=full))
 
 
 def warn_of_moved_cuts(domain: Domain, queries: Sequence[Any]) -> None:

@@ -167,27 +167,39 @@ class QueryInput(Inputs):
         super().__init__([TensorInfo("query", "BYTES", [-1])])
         self._release = release
 
-    def queries(self, tensors: Mapping[str, Tensor], *, role: Role = "query") -> NDArray[np.int64]:
-        """Return the numbers of the queries, one a row."""
+    def queries(self, tensors: Mapping[str, Tensor], *, role: Role = "query") -> Any:
+        """Return the queries in the form that the release takes, one a row."""
         self.check_columns(tensors)
         texts = [text for text in tensors["query"].values if isinstance(text, str)]
         if len(texts) < len(tensors["query"].values):  # a null, or numbers
             raise Refused("bad_tensor", "input 'query' must be texts")
         try:
-            queries = parse_queries(texts, self._release.subject)
-            numbers = self._release.domain_.find(queries)
-            moved = any(self._release.domain_.between(queries))
+            return self._find(texts)
         except InvalidInput:
             raise Refused("invalid_input", "each query must be a readable query of this release") from None
-        if moved:  # The answer at another cut would answer another query.
+
+    def _find(self, texts: Sequence[str]) -> Any:
+        """Return the numbers of the queries, one a row."""
+        queries = parse_queries(texts, self._release.subject)
+        numbers = self._release.domain_.find(queries)
+        if any(self._release.domain_.between(queries)):  # The answer at another cut would answer another query.
             raise Refused("invalid_input", "the ends of a query must be cuts of this release; ask at its cuts")
         return rows_of_numbers(numbers)  # from 0 up: below 0 would not be an answer
+
+
+class GroupQueryInput(QueryInput):
+    """Texts of queries to numbers by group: a measure and a group, as a JSON object."""
+
+    def _find(self, texts: Sequence[str]) -> Any:
+        queries = parse_queries(texts, None)
+        self._release.ask(queries)  # refuses what is not published
+        return queries
 
 
 def inputs_of(model: Any, schema: Schema | None) -> Inputs:
     """Return the inputs of a fitted model; `schema` is the schema of its folder."""
     if model.inputs == "queries":
-        return QueryInput(model)
+        return (GroupQueryInput if model.outputs == "released numbers" else QueryInput)(model)
     if schema is not None:
         return SchemaInputs(schema)
     form = getattr(model, "form_", None)

@@ -22,6 +22,8 @@ A release:
 
     answer, error   FP64: the share of the private records, and one standard deviation; -1 where it is not known
     low, high       FP64: a 95% interval, of a published release
+    note            BYTES: what a reader must know of a number of a group, which may be negative; its outcome is
+                    no_quorum where the noise leaves no answer, and its ends are as those of a regressor
     outcome         as above, of an online release
 
 Where a query was not answered, `label` is an empty text, or a number that is no class (`metadata` says which), or
@@ -45,7 +47,20 @@ from quorate.service._errors import Refused
 Numbers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
-OUTPUT_NAMES = ("label", "index", "outcome", "scores", "set", "labels", "value", "low", "high", "answer", "error")
+OUTPUT_NAMES = (
+    "label",
+    "index",
+    "outcome",
+    "scores",
+    "set",
+    "labels",
+    "value",
+    "low",
+    "high",
+    "answer",
+    "error",
+    "note",
+)
 
 _OUTCOMES = ("refused", "no_quorum", "answered")
 _LABEL_TYPES = {
@@ -145,7 +160,7 @@ class Answers(NamedTuple):
 
 
 def _columns(*names: str) -> Callable[[Any], Sequence[TensorInfo]]:
-    return lambda model: [TensorInfo(name, "BYTES" if name == "outcome" else "FP64", [-1]) for name in names]
+    return lambda model: [TensorInfo(name, "BYTES" if name in ("note", "outcome") else "FP64", [-1]) for name in names]
 
 
 def _scores(model: Any) -> Sequence[TensorInfo]:
@@ -170,6 +185,15 @@ def _read_intervals(model: Any, numbers: Numbers, refused: Flags, details: Any) 
 def _read_bars(release: Any, numbers: Numbers, refused: Flags, details: Any) -> Mapping[str, Values]:
     bars = release.bars(numbers + NOTHING)
     return {name: np.where(np.isnan(bars[name]), -1.0, bars[name]) for name in ("answer", "error", "low", "high")}
+
+
+def _read_groups(release: Any, numbers: Numbers, refused: Flags, answers: Any) -> Mapping[str, Values]:
+    bars = {name: answers[name].to_numpy(zero_copy_only=False) for name in ("answer", "low", "high")}
+    largest = np.finfo(np.float64).max
+    ends = {"answer": 0.0, "low": -largest, "high": largest}
+    return {name: np.nan_to_num(bars[name], nan=end) for name, end in ends.items()} | {
+        "note": answers["note"].to_pylist()
+    }
 
 
 def _read_online(release: Any, numbers: Numbers, refused: Flags, details: Any) -> Mapping[str, Values]:
@@ -223,6 +247,12 @@ ANSWERS = {  # By the kind of outputs in the model's contract.
     ),
     "released shares": Answers(
         _columns("answer", "error", "low", "high"), _read_bars, codes=lambda release, X, details: X[:, 0]
+    ),
+    "released numbers": Answers(
+        _columns("answer", "low", "high", "note", "outcome"),
+        _read_groups,
+        details=lambda release, queries: release.ask(queries),
+        codes=lambda release, queries, answers: -answers["answer"].is_null().to_numpy().astype(np.int64),
     ),
     "online shares": Answers(_columns("answer", "error", "outcome"), _read_online),
 }

@@ -3,8 +3,9 @@
 import itertools
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal, cast, get_args
 
 import numpy as np
@@ -113,7 +114,12 @@ def _declared_periods(column: str, kind: Kind | None, part: DatePart) -> tuple[s
     return (*dict.fromkeys(period_names(np.arange(low, high + 1), part)), OTHER)
 
 
-def merge_keys(keys: Sequence[str], by: Sequence[str], coarser: Sequence[str]) -> tuple[list[str], Integers]:
+Parents = Mapping[str, Mapping[str, str]]  # by key column: the parent of each category, as `Category` declares it
+
+
+def merge_keys(
+    keys: Sequence[str], by: Sequence[str], coarser: Sequence[str], parents: Parents
+) -> tuple[list[str], Integers]:
     """Return the keys of coarser groups, and the place of the coarser group of each key.
 
     Parameters
@@ -123,31 +129,55 @@ def merge_keys(keys: Sequence[str], by: Sequence[str], coarser: Sequence[str]) -
     by
         The key columns.
     coarser
-        Some of them, or longer parts of their dates.
+        Some of them, or longer parts of their dates, or levels of their hierarchies.
+    parents
+        The declared hierarchies.
 
-    >>> merge_keys(['["a", "2024-02"]', '["a", "2024-03"]'], ["region", "day:month"], ["day:quarter"])[0]
+    >>> merge_keys(['["a", "2024-02"]', '["a", "2024-03"]'], ["region", "day:month"], ["day:quarter"], {})[0]
     ['["2024-Q1"]']
+    >>> merge_keys(['["a"]', '["b"]'], ["region"], ["region:1"], {"region": {"a": "north", "b": "north"}})[0]
+    ['["north"]']
     """
-    sources = [_source_of(by, name) for name in coarser]
-    rows = [[_coarser_text(texts[position], part) for position, part in sources] for texts in map(key_texts, keys)]
+    sources = [_source_of(by, name, parents) for name in coarser]
+    rows = [[shorten(texts[position]) for position, shorten in sources] for texts in map(key_texts, keys)]
     numbers = {key: position for position, key in enumerate(dict.fromkeys(map(make_key, rows)))}
     return list(numbers), np.array([numbers[make_key(row)] for row in rows], dtype=np.int64)
 
 
-def _source_of(by: Sequence[str], name: str) -> tuple[int, DatePart | None]:
-    """Return the place of a key column, and the longer part to which its dates are shortened."""
-    if name in by:
-        return list(by).index(name), None
-    column, _, part = name.rpartition(":")
+def _source_of(by: Sequence[str], name: str, parents: Parents) -> tuple[int, Callable[[str | None], str | None]]:
+    """Return the place of a key column, and the function from its texts to coarser ones."""
+    column, _, level = name.rpartition(":")
     for position, key in enumerate(by):
         own_column, _, own_part = key.rpartition(":")
-        if column and own_column == column and part in _LONGER.get(own_part, ()):
-            return position, cast("DatePart", part)
-    raise InvalidInput(f"by must name columns of the release ({', '.join(by)}) or longer parts of dates, got {name!r}")
+        if key == name:
+            return position, lambda text: text
+        if column and own_column == column and level in _LONGER.get(own_part, ()):
+            return position, partial(_lengthen_period, part=cast("DatePart", level))
+        if key == column and level in _levels_above(parents.get(key, {})):
+            return position, partial(_climb, parents=parents[key], steps=int(level))
+    raise InvalidInput(
+        f"by must name columns of the release ({', '.join(by)}), longer parts of dates, or levels of a declared "
+        f"hierarchy such as region:1, got {name!r}"
+    )
 
 
-def _coarser_text(text: str | None, part: DatePart | None) -> str | None:
-    if text is None or text == OTHER or part is None:
+def _levels_above(parents: Mapping[str, str]) -> list[str]:
+    """Return the names of the levels above the categories: "1" for the parents."""
+    height, nodes = 0, set(parents)
+    while nodes := {parents[node] for node in nodes if node in parents}:
+        height += 1
+    return [str(level) for level in range(1, height + 1)]
+
+
+def _climb(text: str | None, *, parents: Mapping[str, str], steps: int) -> str | None:
+    """Return the node this many levels above a category; other values stay as they are."""
+    for _ in range(steps):
+        text = text if text is None else parents.get(text, text)
+    return text
+
+
+def _lengthen_period(text: str | None, *, part: DatePart) -> str | None:
+    if text is None or text == OTHER:
         return text
     year, _, quarter = text.partition("-Q")
     day = np.datetime64(f"{year}-{3 * int(quarter) - 2:02d}" if quarter else text, "D")
@@ -167,6 +197,12 @@ class GroupIndex:
         self._numbers: dict[str, int] = {}
         if self.is_declared and math.prod(self._sizes) > MOST_GROUPS:
             raise Infeasible(f"by declares {math.prod(self._sizes):,} groups, above {MOST_GROUPS:,}; use fewer columns")
+
+    @property
+    def parents(self) -> dict[str, Mapping[str, str]]:
+        """The declared hierarchies of the columns."""
+        kinds = {column.name: column.kind for column in self.columns}
+        return {name: kind.parents for name, kind in kinds.items() if isinstance(kind, Category) and kind.parents}
 
     @property
     def declared_groups(self) -> int:

@@ -3,15 +3,17 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from quorate.core.arrays import Floats, Integers
 from quorate.core.mechanisms import NoisyVectors, SparseSums
+from quorate.models.saving.codecs import from_plain, to_plain
+from quorate.models.saving.contract import State
 from quorate.release.numbers._contributions import GroupSums
 from quorate.release.numbers._estimates import Answers, NoisySums, count_answers
-from quorate.release.numbers._keys import GroupIndex
+from quorate.release.numbers._keys import GroupIndex, Parents, merge_keys
 from quorate.release.numbers._layout import CutColumn, Layout, SummedColumn, Weights
 from quorate.release.numbers._quantiles import ROUNDS, Probes, no_probes, quantile_answers
 
@@ -80,10 +82,12 @@ class Published:
     scale: float
     threshold: int | None
     probes: Probes = field(default_factory=no_probes)
+    parents: Parents = field(default_factory=dict)
     merged: Integers | None = None  # how many groups were added up in each; None before that
 
-    def merge(self, keys: Sequence[str], positions: Integers) -> "Published":
-        """Return the sums of coarser groups with these keys, from the place of each group among them."""
+    def merge(self, by: Sequence[str], coarser: Sequence[str]) -> "Published":
+        """Return the sums of coarser groups: by some of the columns, longer parts of dates, or higher levels."""
+        keys, positions = merge_keys(self.keys, by, coarser, self.parents)
         entries = np.zeros((len(keys), self.entries.shape[1]), dtype=np.int64)
         np.add.at(entries, positions, self.entries)
         merged = np.bincount(positions, minlength=len(keys))
@@ -142,6 +146,43 @@ class Published:
         """Return the column and the level of each quantile."""
         columns = {column.name: column for column in self.cuts}
         return [(columns[name], level) for name, level in statistics.quantiles]
+
+    def put(self, state: State) -> None:
+        """Keep the release in a state."""
+        state.values = {
+            **state.values,
+            "layout": to_plain(self.layout),
+            "sums": to_plain(self.sums),
+            "cuts": to_plain(self.cuts),
+            "scale": repr(self.scale),
+            "threshold": self.threshold,
+            "probes": {"scale": repr(self.probes.scale), "parts": self.probes.parts},
+            "parents": {name: dict(above) for name, above in self.parents.items()},
+        }
+        state.put_document("groups", list(self.keys))
+        points, answers = self.probes.points, self.probes.answers
+        state.put_arrays(
+            "sums", True, entries=self.entries, other=self.other, probe_points=points, probe_answers=answers
+        )
+
+    @classmethod
+    def of(cls, state: State) -> "Published":
+        """Return the release of a state."""
+        values = state.values
+        arrays = {name: array.astype(np.int64) for name, array in state.arrays("sums").items()}
+        probes = values["probes"]
+        return cls(
+            cast("Layout", from_plain(values["layout"], Layout)),
+            tuple(from_plain(values["sums"], SummedColumn)),
+            tuple(from_plain(values["cuts"], CutColumn)),
+            tuple(str(key) for key in state.document("groups")),
+            arrays["entries"],
+            arrays["other"],
+            float(values["scale"]),
+            values["threshold"],
+            Probes(arrays["probe_points"], arrays["probe_answers"], float(probes["scale"]), int(probes["parts"])),
+            values.get("parents", {}),  # absent from folders of earlier versions
+        )
 
     def fits(self, statistics: Statistics) -> bool:
         """Return whether the sums have the sizes that groups and statistics need."""

@@ -17,7 +17,6 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from quorate.core.arrays import Integers
 from quorate.core.ballots import release_counts
 from quorate.core.checks import check_count, check_delta, check_positive, check_rate
 from quorate.core.errors import Infeasible, InvalidInput
@@ -32,18 +31,16 @@ from quorate.models.saving.codecs import from_plain, to_plain
 from quorate.models.saving.contract import SavedModel, Spending, State
 from quorate.release._saved import spent_budget
 from quorate.release.domain import SealedCounts
-from quorate.release.numbers._bounds import find_bounds, find_cuts, grid_edges
 from quorate.release.numbers._conditions import parse_conditions
 from quorate.release.numbers._estimates import Answers
-from quorate.release.numbers._keys import MOST_GROUPS, GroupIndex, KeyColumn, key_texts, merge_keys
-from quorate.release.numbers._layout import CutColumn, Layout, SummedColumn
-from quorate.release.numbers._published import Published, Statistics, expected_halves, plain_rows, release_sums
+from quorate.release.numbers._keys import GroupIndex, KeyColumn, key_texts
+from quorate.release.numbers._layout import Layout
+from quorate.release.numbers._lookups import Lookups
+from quorate.release.numbers._measured import MeasuredColumns
+from quorate.release.numbers._published import Published, Statistics, plain_rows, release_sums
 from quorate.release.numbers._quantiles import (
-    ROUNDS,
     Grid,
-    Probes,
     choose_parts,
-    quantile_share,
     rank_scale,
     release_probes,
 )
@@ -51,17 +48,13 @@ from quorate.release.numbers._rows import PrivateRows
 from quorate.release.numbers._sql import read_sql
 from quorate.release.people import PERSON, RECORD
 from quorate.release.workloads import Columns
-from quorate.tables.columns import Category, Date, Kind, Number, Text
-from quorate.tables.cut_tree import STAGES, most_cells
+from quorate.tables.columns import Category, Kind, Number, Text
 from quorate.tables.document import kind_from_document
 from quorate.tables.reading import DEFAULT_READING, Reading
 from quorate.tables.results import Table, make_table
 from quorate.tables.schema import Schema
 
-_BOUNDS_SHARE = 0.05  # of the budget, for bounds that are not declared
-_CUTS_SHARE = 0.05  # of the budget, for cuts that are not declared
 _SLACK_SHARE = 0.2  # of delta, for undeclared groups of a single unit
-_EXPECTED_GROUPS = 20  # undeclared groups, for the choice of bounds
 _ANSWER_COLUMNS = ("measure", "answer", "low", "high", "note")
 _SIZES = (30, 100, 1000)  # of groups, for a plan
 
@@ -116,7 +109,6 @@ class GroupRelease(SavedModel, ShowsClaim, BaseEstimator):
     spending = Spending(published=True, chargeable=True)
     inputs = "queries"
     outputs = "released numbers"
-    served = False
     summary = "Numbers by group, released privately."
 
     def __init__(
@@ -181,7 +173,7 @@ class GroupRelease(SavedModel, ShowsClaim, BaseEstimator):
         statistics, keys = self._statistics(), self._key_columns(kinds)
         index = GroupIndex(keys)
         layout = self._layout(statistics, index, is_person=groups is not None)
-        columns = _MeasuredColumns(statistics, kinds)
+        columns = MeasuredColumns(statistics, kinds)
         unit = RECORD if groups is None else PERSON
         where = parse_conditions(self.where)
         rows = PrivateRows(private, [*(key.column for key in keys), *columns.names], groups, reading, where)
@@ -205,7 +197,8 @@ class GroupRelease(SavedModel, ShowsClaim, BaseEstimator):
                     counted, index, layout, vectors, slack=slack, fraction=1 - columns.quantile_share(layout)
                 ),
             )
-            published = _release_quantiles(replace(first, cuts=tuple(cuts)), statistics, rows, index, vectors)
+            first = replace(first, cuts=tuple(cuts), parents=index.parents)
+            published = _release_quantiles(first, statistics, rows, index, vectors)
         if not published.keys:
             columns.notes.append(
                 "no group is large enough; name fewer columns, or parts of dates such as visited:month"
@@ -260,7 +253,7 @@ class GroupRelease(SavedModel, ShowsClaim, BaseEstimator):
         """Set the fitted attributes, after `fit` and for a loaded release."""
         self.published_, self.statistics_, self.unit_, self.units_ = published, statistics, unit, units
         self.notes_, self.total_, self.by_ = tuple(notes), total, _names("by", self.by)
-        self.claim_ = self._claim()
+        self.claim_, self._lookups = self._claim(), Lookups(self._answers_by)
 
     def _claim(self) -> str:
         layout, is_person = self.published_.layout, self.unit_ == PERSON
@@ -287,19 +280,41 @@ class GroupRelease(SavedModel, ShowsClaim, BaseEstimator):
         measures
             Which measures to return, by name, such as "total cost"; by default all of them.
         by
-            Coarser groups: some of the columns, or longer parts of their dates, such as "visited:year" for months.
+            Coarser groups: some of the columns, or longer parts of their dates, such as "visited:year" for months, or
+            a level of a declared hierarchy: "region:1" is the parent of each region (`Category(..., parents={...})`).
             Numbers of all published groups are added up, at no privacy cost; there are no people and no quantiles.
         """
-        check_is_fitted(self, "published_")
-        published, names, statistics = self.published_, self.by_, self.statistics_
-        if by is not None:
-            names, statistics = _names("by", by), replace(statistics, quantiles=())
-            published = published.merge(*merge_keys(published.keys, self.by_, names))
-        answers = published.answers(statistics, self.units_ if self.unit_ == RECORD else math.inf)
+        names = self.by_ if by is None else _names("by", by)
+        published, answers = self._answers_by(names)
         wanted = list(answers if measures is None else measures)
         if not set(wanted) <= set(answers):
             raise InvalidInput(f"measures must be among {', '.join(answers)}, got {', '.join(wanted)}")
         return self._tidy({name: answers[name] for name in wanted}, plain_rows(published, names, key_texts))
+
+    def _answers_by(self, names: tuple[str, ...]) -> tuple[Published, dict[str, Answers]]:
+        """Return the published groups by these columns, and the answers of each measure."""
+        check_is_fitted(self, "published_")
+        published, statistics = self.published_, self.statistics_
+        if names != self.by_:
+            published, statistics = published.merge(self.by_, names), replace(statistics, quantiles=())
+        return published, published.answers(statistics, self.units_ if self.unit_ == RECORD else math.inf)
+
+    def ask(self, queries: Sequence[Any]) -> Table:
+        """Return answers to single questions as a table: `measure`, `answer`, `low`, `high` and `note`.
+
+        Parameters
+        ----------
+        queries
+            Mappings such as {"measure": "total cost", "region": "north", "visited:month": "2024-02"}. Published groups
+            are added up over columns that a query does not name. The groups that are not published are "other".
+
+        >>> visits = {"region": ["north"] * 5000, "cost": [1.0] * 5000}
+        >>> answers = GroupRelease("region").fit(visits).ask([{"measure": "records", "region": "north"}])
+        >>> abs(answers["answer"][0].as_py() - 5000) < 100
+        True
+        """
+        check_is_fitted(self, "published_")
+        return self._lookups.ask(queries)
 
     def _tidy(self, answers: Mapping[str, Answers], keys: Mapping[str, list[Any]]) -> Table:
         """Return answers as rows: all measures of a group, then those of the next."""
@@ -331,7 +346,7 @@ class GroupRelease(SavedModel, ShowsClaim, BaseEstimator):
         """
         kinds, _ = read_declarations(self.columns)
         statistics, index = self._statistics(), GroupIndex(self._key_columns(kinds))
-        layout, columns = self._layout(statistics, index, is_person=is_person), _MeasuredColumns(statistics, kinds)
+        layout, columns = self._layout(statistics, index, is_person=is_person), MeasuredColumns(statistics, kinds)
         slack = 0.0 if index.is_declared else self.delta * _SLACK_SHARE
         budget = Budget(epsilon=self.epsilon, delta=self.delta, slack=slack)
         vectors = NoisyVectors(budget, entries=columns.most_entries(layout, index))
@@ -367,7 +382,6 @@ class GroupRelease(SavedModel, ShowsClaim, BaseEstimator):
     def to_state(self) -> State:
         """Return noisy sums and public facts, for a folder."""
         check_is_fitted(self, "published_")
-        published = self.published_
         state = State(
             {
                 "claim": self.claim_,
@@ -378,50 +392,18 @@ class GroupRelease(SavedModel, ShowsClaim, BaseEstimator):
                 "units": self.units_,
                 "by": list(self.by_),
                 "statistics": to_plain(self.statistics_),
-                "layout": to_plain(published.layout),
-                "sums": to_plain(published.sums),
-                "cuts": to_plain(published.cuts),
-                "scale": repr(published.scale),
-                "threshold": published.threshold,
-                "probes": {"scale": repr(published.probes.scale), "parts": published.probes.parts},
                 "notes": list(self.notes_),
                 "total": to_plain(self.total_),
             }
         )
-        state.put_document("groups", list(published.keys))
-        probes = published.probes
-        state.put_arrays(
-            "sums",
-            True,
-            entries=published.entries,
-            other=published.other,
-            probe_points=probes.points,
-            probe_answers=probes.answers,
-        )
+        self.published_.put(state)
         return state
 
     @classmethod
     def from_state(cls, state: State) -> Self:
         """Return the release of a state, as it was after `fit`."""
-        values, arrays = state.values, state.arrays("sums")
+        values, published = state.values, Published.of(state)
         release = cls(tuple(values["by"]), epsilon=float(values["epsilon"]), delta=float(values["delta"]))
-        layout = cast("Layout", from_plain(values["layout"], Layout))
-        published = Published(
-            layout,
-            tuple(from_plain(values["sums"], SummedColumn)),
-            tuple(from_plain(values["cuts"], CutColumn)),
-            tuple(str(key) for key in state.document("groups")),
-            arrays["entries"].astype(np.int64),
-            arrays["other"].astype(np.int64),
-            float(values["scale"]),
-            values["threshold"],
-            Probes(
-                arrays["probe_points"].astype(np.int64),
-                arrays["probe_answers"].astype(np.int64),
-                float(values["probes"]["scale"]),
-                int(values["probes"]["parts"]),
-            ),
-        )
         statistics = cast("Statistics", from_plain(values["statistics"], Statistics))
         if not published.fits(statistics) or values["unit"] not in (RECORD, PERSON):
             raise InvalidInput("the sums of a release must match its groups and measures; the folder is damaged")
@@ -498,137 +480,3 @@ def _release_quantiles(
         ),
     )
     return replace(published, probes=probes)
-
-
-class _MeasuredColumns:
-    """The columns with totals, means and quantiles: declared facts, and what has to be found with noise."""
-
-    def __init__(self, statistics: Statistics, kinds: Mapping[str, Kind]) -> None:
-        self._statistics, self._kinds = statistics, kinds
-        self._summed = tuple(dict.fromkeys([*statistics.totals, *statistics.means]))
-        self._cut = tuple(dict.fromkeys(name for name, _ in statistics.quantiles))
-        self.names = tuple(dict.fromkeys([*self._summed, *self._cut]))
-        for name in self.names:
-            if name in kinds and (not isinstance(kinds[name], Number) or isinstance(kinds[name], Date)):
-                raise InvalidInput(f"column {name!r} must be a Number to have totals, means or quantiles")
-        self._unbounded = [name for name in self._summed if self._number(name).low is None]
-        self._uncut = [name for name in self._cut if self._number(name).cuts is None]
-        self.notes: list[str] = []
-
-    def _number(self, name: str) -> Number:
-        return cast("Number", self._kinds.get(name, Number()))
-
-    @property
-    def rest_share(self) -> float:
-        """The share of the budget that is left for the sums."""
-        return 1.0 - _BOUNDS_SHARE * bool(self._unbounded) - _CUTS_SHARE * bool(self._uncut)
-
-    def quantile_share(self, layout: Layout) -> float:
-        """Return the share of what is left for sums and quantiles that quantiles take."""
-        return quantile_share(layout, len(self._statistics.quantiles))
-
-    def expected_halves(
-        self, layout: Layout, vectors: NoisyVectors, size: int = 1, ranks: float = 0.0
-    ) -> dict[str, float]:
-        """Return half the expected width of the intervals of a group of this size, before anything is drawn."""
-        fraction = self.rest_share * (1 - self.quantile_share(layout))
-        scale = vectors.scale(squared_sensitivity=layout.squared_sensitivity, fraction=fraction)
-        return expected_halves(layout, scale, size, ranks)
-
-    def most_entries(self, layout: Layout, index: GroupIndex) -> int:
-        """Return how many noisy entries are released at most, a public number: proof: step 1."""
-        bound_entries = len(self._unbounded) * (len(grid_edges()) + 2) + len(self._uncut) * STAGES * most_cells()
-        answers = ROUNDS * len(self._statistics.quantiles)
-        if not index.is_declared:
-            return bound_entries + layout.squared_sensitivity + MOST_GROUPS * answers
-        return bound_entries + index.declared_groups * (layout.entries + answers)
-
-    def find(
-        self, rows: PrivateRows, vectors: NoisyVectors, layout: Layout, index: GroupIndex
-    ) -> tuple[list[SummedColumn], list[CutColumn]]:
-        """Return the columns with their bounds and cuts, those that nobody declared found with noise."""
-        spent = 0.0
-
-        def take(share: float) -> float:
-            nonlocal spent
-            fraction, spent = share / (1.0 - spent), spent + share
-            return fraction
-
-        def draw_bounds(counts: Integers, *, squared_sensitivity: int) -> tuple[Integers, float]:
-            return vectors.release(counts, squared_sensitivity=squared_sensitivity, fraction=take(_BOUNDS_SHARE))
-
-        def draw_cuts(counts: Integers, *, squared_sensitivity: int) -> tuple[Integers, float]:
-            return vectors.release(counts, squared_sensitivity=squared_sensitivity, fraction=take(_CUTS_SHARE / STAGES))
-
-        bounds, cuts = {}, {}
-        if self._unbounded:
-            noise = self.expected_halves(layout, vectors)
-            most_records = 1 if rows.people is None else layout.groups_per_unit * layout.records_per_group
-            found_bounds = release_counts(
-                SealedCounts((rows.unit_values(self._unbounded), rows.count_records(index, layout))),
-                lambda counted: find_bounds(
-                    counted[0],
-                    draw_bounds,
-                    groups=max(index.declared_groups, 1) if index.is_declared else _EXPECTED_GROUPS,
-                    sum_noise=math.hypot(noise["sum"], noise["values"]) / 1.96,
-                    records=counted[1],
-                    most_records=most_records,
-                ),
-            )
-            bounds = dict(zip(self._unbounded, found_bounds, strict=True))
-        if self._uncut:
-            found_cuts = release_counts(
-                SealedCounts(rows.unit_values(self._uncut)),
-                lambda values: find_cuts(values, draw_cuts, units=len(values[0])),
-            )
-            cuts = dict(zip(self._uncut, found_cuts, strict=True))
-        for name, bound in bounds.items():
-            self.notes.append(
-                f"bounds of {name} were found with noise: {bound.low:g} to {bound.high:g}; values were clipped there, "
-                f"by at most about {bound.beyond:.1%} of the sum of absolute values"
-            )
-        summed = [self._bounded(name, bounds.get(name)) for name in self._summed]
-        return summed, [self._divided(name, cuts.get(name)) for name in self._cut]
-
-    def _bounded(self, name: str, bounds: Any) -> SummedColumn:
-        kind = self._number(name)
-        low, high = (kind.low, kind.high) if bounds is None else (bounds.low, bounds.high)
-        return SummedColumn(name, cast("float", low), cast("float", high), kind.closed)
-
-    def _divided(self, name: str, found_cuts: tuple[float, ...] | None) -> CutColumn:
-        kind = self._number(name)
-        cuts = tuple(kind.cuts or ()) if found_cuts is None else found_cuts
-        low, high = kind.low, kind.high
-        if low is not None and high is not None:
-            cuts = tuple(cut for cut in cuts if low < cut < high)
-        return CutColumn(name, cuts, low, high)
-
-    def expected(self, halves: Mapping[str, float], *, has_people: bool) -> list[dict[str, Any]]:
-        """Return the measures with half the expected width of their intervals, and its unit."""
-        rows = [("records", halves["records"], "records")]
-        if has_people:
-            rows.append(("people", halves["people"], "people"))
-        for measure, names in (("total", self._statistics.totals), ("mean", self._statistics.means)):
-            for name in names:
-                rows.append(self._expected_sum(f"{measure} {name}", name, halves, is_mean=measure == "mean"))
-        rows += [
-            (f"quantile {level:g} {name}", halves["rank"], "ranks, as a share of the group")
-            for name, level in self._statistics.quantiles
-        ]
-        return [dict(zip(("measure", "half_width", "unit"), row, strict=True)) for row in rows]
-
-    def _expected_sum(
-        self, measure: str, name: str, halves: Mapping[str, float], *, is_mean: bool
-    ) -> tuple[str, float, str]:
-        kind = self._number(name)
-        if kind.low is None or kind.high is None:
-            return (
-                measure,
-                halves["mean"] if is_mean else math.hypot(halves["sum"], halves["values"]),
-                "half of its range",
-            )
-        column = SummedColumn(name, kind.low, kind.high, kind.closed)
-        if is_mean:
-            return measure, min(column.half * halves["mean"], 2 * column.half), name
-        values = halves["records"] if kind.closed else halves["values"]
-        return measure, math.hypot(column.half * halves["sum"], column.middle * values), name

@@ -1,0 +1,157 @@
+"""The columns with totals, means and quantiles: declared facts, and what has to be found with noise."""
+
+import math
+from collections.abc import Mapping
+from typing import Any, cast
+
+from quorate.core.arrays import Integers
+from quorate.core.ballots import release_counts
+from quorate.core.errors import InvalidInput
+from quorate.core.mechanisms import NoisyVectors
+from quorate.release.domain import SealedCounts
+from quorate.release.numbers._bounds import find_bounds, find_cuts, grid_edges
+from quorate.release.numbers._keys import MOST_GROUPS, GroupIndex
+from quorate.release.numbers._layout import CutColumn, Layout, SummedColumn
+from quorate.release.numbers._published import Statistics, expected_halves
+from quorate.release.numbers._quantiles import ROUNDS, quantile_share
+from quorate.release.numbers._rows import PrivateRows
+from quorate.tables.columns import Date, Kind, Number
+from quorate.tables.cut_tree import STAGES, most_cells
+
+_BOUNDS_SHARE = 0.05  # of the budget, for bounds that are not declared
+_CUTS_SHARE = 0.05  # of the budget, for cuts that are not declared
+_EXPECTED_GROUPS = 20  # undeclared groups, for the choice of bounds
+
+
+class MeasuredColumns:
+    """The columns with totals, means and quantiles: declared facts, and what has to be found with noise."""
+
+    def __init__(self, statistics: Statistics, kinds: Mapping[str, Kind]) -> None:
+        self._statistics, self._kinds = statistics, kinds
+        self._summed = tuple(dict.fromkeys([*statistics.totals, *statistics.means]))
+        self._cut = tuple(dict.fromkeys(name for name, _ in statistics.quantiles))
+        self.names = tuple(dict.fromkeys([*self._summed, *self._cut]))
+        for name in self.names:
+            if name in kinds and (not isinstance(kinds[name], Number) or isinstance(kinds[name], Date)):
+                raise InvalidInput(f"column {name!r} must be a Number to have totals, means or quantiles")
+        self._unbounded = [name for name in self._summed if self._number(name).low is None]
+        self._uncut = [name for name in self._cut if self._number(name).cuts is None]
+        self.notes: list[str] = []
+
+    def _number(self, name: str) -> Number:
+        return cast("Number", self._kinds.get(name, Number()))
+
+    @property
+    def rest_share(self) -> float:
+        """The share of the budget that is left for the sums."""
+        return 1.0 - _BOUNDS_SHARE * bool(self._unbounded) - _CUTS_SHARE * bool(self._uncut)
+
+    def quantile_share(self, layout: Layout) -> float:
+        """Return the share of what is left for sums and quantiles that quantiles take."""
+        return quantile_share(layout, len(self._statistics.quantiles))
+
+    def expected_halves(
+        self, layout: Layout, vectors: NoisyVectors, size: int = 1, ranks: float = 0.0
+    ) -> dict[str, float]:
+        """Return half the expected width of the intervals of a group of this size, before anything is drawn."""
+        fraction = self.rest_share * (1 - self.quantile_share(layout))
+        scale = vectors.scale(squared_sensitivity=layout.squared_sensitivity, fraction=fraction)
+        return expected_halves(layout, scale, size, ranks)
+
+    def most_entries(self, layout: Layout, index: GroupIndex) -> int:
+        """Return how many noisy entries are released at most, a public number: proof: step 1."""
+        bound_entries = len(self._unbounded) * (len(grid_edges()) + 2) + len(self._uncut) * STAGES * most_cells()
+        answers = ROUNDS * len(self._statistics.quantiles)
+        if not index.is_declared:
+            return bound_entries + layout.squared_sensitivity + MOST_GROUPS * answers
+        return bound_entries + index.declared_groups * (layout.entries + answers)
+
+    def find(
+        self, rows: PrivateRows, vectors: NoisyVectors, layout: Layout, index: GroupIndex
+    ) -> tuple[list[SummedColumn], list[CutColumn]]:
+        """Return the columns with their bounds and cuts, those that nobody declared found with noise."""
+        spent = 0.0
+
+        def take(share: float) -> float:
+            nonlocal spent
+            fraction, spent = share / (1.0 - spent), spent + share
+            return fraction
+
+        def draw_bounds(counts: Integers, *, squared_sensitivity: int) -> tuple[Integers, float]:
+            return vectors.release(counts, squared_sensitivity=squared_sensitivity, fraction=take(_BOUNDS_SHARE))
+
+        def draw_cuts(counts: Integers, *, squared_sensitivity: int) -> tuple[Integers, float]:
+            return vectors.release(counts, squared_sensitivity=squared_sensitivity, fraction=take(_CUTS_SHARE / STAGES))
+
+        bounds, cuts = {}, {}
+        if self._unbounded:
+            noise = self.expected_halves(layout, vectors)
+            most_records = 1 if rows.people is None else layout.groups_per_unit * layout.records_per_group
+            found_bounds = release_counts(
+                SealedCounts((rows.unit_values(self._unbounded), rows.count_records(index, layout))),
+                lambda counted: find_bounds(
+                    counted[0],
+                    draw_bounds,
+                    groups=max(index.declared_groups, 1) if index.is_declared else _EXPECTED_GROUPS,
+                    sum_noise=math.hypot(noise["sum"], noise["values"]) / 1.96,
+                    records=counted[1],
+                    most_records=most_records,
+                ),
+            )
+            bounds = dict(zip(self._unbounded, found_bounds, strict=True))
+        if self._uncut:
+            found_cuts = release_counts(
+                SealedCounts(rows.unit_values(self._uncut)),
+                lambda values: find_cuts(values, draw_cuts, units=len(values[0])),
+            )
+            cuts = dict(zip(self._uncut, found_cuts, strict=True))
+        for name, bound in bounds.items():
+            self.notes.append(
+                f"bounds of {name} were found with noise: {bound.low:g} to {bound.high:g}; values were clipped there, "
+                f"by at most about {bound.beyond:.1%} of the sum of absolute values"
+            )
+        summed = [self._bounded(name, bounds.get(name)) for name in self._summed]
+        return summed, [self._divided(name, cuts.get(name)) for name in self._cut]
+
+    def _bounded(self, name: str, bounds: Any) -> SummedColumn:
+        kind = self._number(name)
+        low, high = (kind.low, kind.high) if bounds is None else (bounds.low, bounds.high)
+        return SummedColumn(name, cast("float", low), cast("float", high), kind.closed)
+
+    def _divided(self, name: str, found_cuts: tuple[float, ...] | None) -> CutColumn:
+        kind = self._number(name)
+        cuts = tuple(kind.cuts or ()) if found_cuts is None else found_cuts
+        low, high = kind.low, kind.high
+        if low is not None and high is not None:
+            cuts = tuple(cut for cut in cuts if low < cut < high)
+        return CutColumn(name, cuts, low, high)
+
+    def expected(self, halves: Mapping[str, float], *, has_people: bool) -> list[dict[str, Any]]:
+        """Return the measures with half the expected width of their intervals, and its unit."""
+        rows = [("records", halves["records"], "records")]
+        if has_people:
+            rows.append(("people", halves["people"], "people"))
+        for measure, names in (("total", self._statistics.totals), ("mean", self._statistics.means)):
+            for name in names:
+                rows.append(self._expected_sum(f"{measure} {name}", name, halves, is_mean=measure == "mean"))
+        rows += [
+            (f"quantile {level:g} {name}", halves["rank"], "ranks, as a share of the group")
+            for name, level in self._statistics.quantiles
+        ]
+        return [dict(zip(("measure", "half_width", "unit"), row, strict=True)) for row in rows]
+
+    def _expected_sum(
+        self, measure: str, name: str, halves: Mapping[str, float], *, is_mean: bool
+    ) -> tuple[str, float, str]:
+        kind = self._number(name)
+        if kind.low is None or kind.high is None:
+            return (
+                measure,
+                halves["mean"] if is_mean else math.hypot(halves["sum"], halves["values"]),
+                "half of its range",
+            )
+        column = SummedColumn(name, kind.low, kind.high, kind.closed)
+        if is_mean:
+            return measure, min(column.half * halves["mean"], 2 * column.half), name
+        values = halves["records"] if kind.closed else halves["values"]
+        return measure, math.hypot(column.half * halves["sum"], column.middle * values), name
