@@ -58,12 +58,22 @@ def twin_bug(name: str, by: By, broken: Any, sound: Any, attack: Attack, *values
     return PlantedBug(name, by, lambda: broken(*values, **settings), lambda: sound(*values, **settings), attack)
 
 
+def maker_bug(
+    name: str, by: By, make: Callable[..., Any], broken: Any, sound: Any, attack: Attack, **settings: Any
+) -> PlantedBug:
+    """Return a bug whose twins are made of two classes by one function, with the same settings."""
+    return PlantedBug(name, by, lambda: make(broken, **settings), lambda: make(sound, **settings), attack)
+
+
 def replacement_bug(name: str, by: By, of: tuple[Any, str], broken: Any, attack: Callable[[Any], Caught]) -> PlantedBug:
     """Return a bug that replaces an attribute of a module or class; both twins are what `replaced` takes.
 
-    A name that its owner no longer has is an error, so that a bug cannot fade away when the code is renamed.
+    A function that replaces a property or a class method becomes one. A name that its owner no longer has is an error,
+    so that a bug cannot fade away when the code is renamed.
     """
-    return PlantedBug(name, by, lambda: (*of, broken), lambda: (*of, inspect.getattr_static(*of)), attack)
+    kind = type(inspect.getattr_static(*of))
+    replacing = kind(broken) if kind in (property, classmethod) and callable(broken) else broken
+    return PlantedBug(name, by, lambda: (*of, replacing), lambda: (*of, inspect.getattr_static(*of)), attack)
 
 
 @contextmanager

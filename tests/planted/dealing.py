@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from planted.bug import Caught, PlantedBug
+from planted.bug import Caught, PlantedBug, maker_bug
 from quorate.auditing.replay import replay
 from quorate.compute.ensemble import Ensemble, deal_units
 from quorate.compute.learners import Deal
@@ -87,21 +87,13 @@ def _classifier(kind: type[PrivateClassifier] = PrivateClassifier, **settings: A
     return kind(epsilon=4.0, teachers=50, queries=30, aggregator="noisy_max", **settings)
 
 
+def _bug(name: str, broken: type[PrivateClassifier]) -> PlantedBug:
+    return maker_bug(name, "replay", _classifier, broken, PrivateClassifier, replay_outlier, classes=[0, 1])
+
+
 DEALING = (
-    PlantedBug(
-        "record_in_two_teachers",
-        "replay",
-        lambda: _classifier(ChunksOverlap, classes=[0, 1]),
-        lambda: _classifier(classes=[0, 1]),
-        replay_outlier,
-    ),
-    PlantedBug(
-        "scaler_of_all_records",
-        "replay",
-        lambda: _classifier(ScaledByAll, classes=[0, 1]),
-        lambda: _classifier(classes=[0, 1]),
-        replay_outlier,
-    ),
+    _bug("record_in_two_teachers", ChunksOverlap),
+    _bug("scaler_of_all_records", ScaledByAll),
     PlantedBug(
         "classes_inferred",
         "replay",

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planted.bug import AnnouncingLock, Caught, PlantedBug, kind_bug, replaced, run_together, twin_bug
+from planted.bug import AnnouncingLock, Caught, kind_bug, maker_bug, replaced, run_together, twin_bug
 from quorate.auditing._plays import SeededNoise
 from quorate.core.errors import BudgetSpent, InvalidInput
 from quorate.core.mechanisms import Quorum
@@ -285,13 +285,7 @@ def _law(scheme: PureStable, points: NDArray[np.float64]) -> Fraction:
 
 GUARDS = (
     kind_bug("cutoff_without_lock", "state", CountsLater, CutoffRun, admit_at_once),
-    PlantedBug(
-        "resume_skips_opening",
-        "state",
-        lambda: _quorum(ResumesUnpaid),
-        lambda: _quorum(Quorum),
-        resume_on_a_fresh_budget,
-    ),
+    maker_bug("resume_skips_opening", "state", _quorum, ResumesUnpaid, Quorum, resume_on_a_fresh_budget),
     twin_bug("order_assigned_after_opening", "state", OrderCanBeSet, Budget, lower_the_order, epsilon=1.0, delta=1e-6),
     kind_bug("reservation_forged", "state", TakesAnyRefund, Budget, forge_refunds),
     kind_bug("failed_class_without_flip", "enumeration", AnswersOutsideTheFlip, PureStable, fail_on_one_record),

@@ -7,7 +7,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures
 
-from planted.bug import Caught, PlantedBug
+from planted.bug import Caught, maker_bug
 from planted.dealing import replay_outlier
 from quorate.models.predictors import PrivateClassifier
 
@@ -54,18 +54,8 @@ def _quadratic(kind: type[PrivateClassifier]) -> PrivateClassifier:
 
 
 LEARNING = (
-    PlantedBug(
-        "learner_tried_on_records",
-        "replay",
-        lambda: _automatic(TriedOnRecords),
-        lambda: _automatic(PrivateClassifier),
-        _choice_on_neighbours,
+    maker_bug(
+        "learner_tried_on_records", "replay", _automatic, TriedOnRecords, PrivateClassifier, _choice_on_neighbours
     ),
-    PlantedBug(
-        "products_around_means_of_all",
-        "replay",
-        lambda: _quadratic(CentredProducts),
-        lambda: _quadratic(PrivateClassifier),
-        replay_outlier,
-    ),
+    maker_bug("products_around_means_of_all", "replay", _quadratic, CentredProducts, PrivateClassifier, replay_outlier),
 )

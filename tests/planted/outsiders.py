@@ -143,19 +143,9 @@ def _bug(name: str, of: tuple[Any, str], broken: Any, run: str) -> PlantedBug:
 OUTSIDERS = (
     _bug("scores_paid_as_one", (_Steps, "_release"), _pays_for_one_score, "engine_adaptive"),
     _bug("records_paid_once", (GrowingRelease, "_paid"), _pays_for_records_once, "growing_people"),
-    _bug("ranges_paid_by_a_cell", (Ranges, "sensitivity"), property(_pays_for_one_cell), "queries_ranges"),
-    _bug(
-        "prefixes_within_a_group",
-        (Prefixes, "sensitivity"),
-        property(_pays_within_a_group),
-        "queries_prefixes_by_group",
-    ),
-    _bug(
-        "grid_of_an_addition",
-        (_prefix.Grid, "squared_sensitivity"),
-        property(_pays_for_one_column),
-        "engine_prefix_boxes",
-    ),
+    _bug("ranges_paid_by_a_cell", (Ranges, "sensitivity"), _pays_for_one_cell, "queries_ranges"),
+    _bug("prefixes_within_a_group", (Prefixes, "sensitivity"), _pays_within_a_group, "queries_prefixes_by_group"),
+    _bug("grid_of_an_addition", (_prefix.Grid, "squared_sensitivity"), _pays_for_one_column, "engine_prefix_boxes"),
     _bug(
         "largest_term_of_a_factor",
         (_prefix, "_squared_sensitivity"),
@@ -163,9 +153,9 @@ OUTSIDERS = (
         "engine_prefix_prefixes",
     ),
     _bug("measurement_not_charged", (Proposals, "_answer_query"), _measures_for_nothing, "online"),
-    _bug("reports_not_paid", (Terms, "calibrate"), classmethod(_pays_for_no_report), "nearest"),
+    _bug("reports_not_paid", (Terms, "calibrate"), _pays_for_no_report, "nearest"),
     _bug("amounts_kept_afterwards", (Nearby, "draw"), _keeps_amounts_afterwards, "nearest_after_crashes"),
-    _bug("replaced_as_if_counted", (Ballot, "replacement"), property(_takes_votes_for_counts), "nearest_replaced"),
+    _bug("replaced_as_if_counted", (Ballot, "replacement"), _takes_votes_for_counts, "nearest_replaced"),
     replacement_bug("site_charges_queries", "replay", (Site, "_price"), _charges_queries_alone, _compare_sites),
     _bug("delta_divided_by_records", (_release, "loss_for_each_record"), _divides_delta, "release_of_people"),
 )

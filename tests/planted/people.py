@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from planted.attacks import DELTA, EPSILON, judge_distance
-from planted.bug import Caught, replaced, replacement_bug
+from planted.bug import Caught, PlantedBug, replaced, replacement_bug
 from quorate.core.mechanisms.noisy_vector import NoisyVector
 from quorate.release import QueryRelease, Workload
 from quorate.release import _release as release_module
@@ -122,35 +122,30 @@ def write_a_moment(twin: Twin, kept: str, odd: Any) -> Caught:
     return _told("replaced moment", one, other)
 
 
+def _bug(
+    name: str, of: tuple[ModuleType, str], broken: Callable[..., Any], attack: Any = replace_a_person
+) -> PlantedBug:
+    return replacement_bug(name, "enumeration", of, broken, attack)
+
+
+def _writes(as_dtype: str, moment: Any) -> Callable[[Twin], Caught]:
+    return lambda twin: write_a_moment(twin, as_dtype, moment)
+
+
+_NANOSECONDS = np.datetime64("2024-05-31T08:00:00.000000001")
+
 PEOPLE = (
-    replacement_bug(
-        "pays_for_one_record",
-        "enumeration",
-        (release_module, "loss_for_each_record"),
-        _for_one_record,
-        replace_a_person,
-    ),
-    replacement_bug(
-        "all_records_of_a_person", "enumeration", (release_module, "first_records"), _all_records, replace_a_person
-    ),
-    replacement_bug(
-        "two_names_of_a_person", "enumeration", (people_module, "unit_numbers"), _by_value, replace_a_person
-    ),
-    replacement_bug(
-        "numbers_cut_short", "enumeration", (containers_module, "_arrow_column"), _as_floats, lose_a_number
-    ),
-    replacement_bug(
+    _bug("pays_for_one_record", (release_module, "loss_for_each_record"), _for_one_record),
+    _bug("all_records_of_a_person", (release_module, "first_records"), _all_records),
+    _bug("two_names_of_a_person", (people_module, "unit_numbers"), _by_value),
+    _bug("numbers_cut_short", (containers_module, "_arrow_column"), _as_floats, lose_a_number),
+    _bug(
         "categories_of_one_type",
-        "enumeration",
         (containers_module, "_pandas_categories"),
         _of_one_type,
-        lambda twin: write_a_moment(twin, "category", date(2024, 5, 31)),
+        _writes("category", date(2024, 5, 31)),
     ),
-    replacement_bug(
-        "nanoseconds_are_no_date",
-        "enumeration",
-        (dates_module, "read_moment"),
-        _to_the_microsecond,
-        lambda twin: write_a_moment(twin, "string", np.datetime64("2024-05-31T08:00:00.000000001")),
+    _bug(
+        "nanoseconds_are_no_date", (dates_module, "read_moment"), _to_the_microsecond, _writes("string", _NANOSECONDS)
     ),
 )

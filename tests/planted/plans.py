@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from planted.bug import Caught, PlantedBug
+from planted.bug import Caught, maker_bug
 from planted.exact import law_of_code
 from quorate.core.arrays import Floats
 from quorate.core.mechanisms import Quorum, SharpMajority
@@ -121,18 +121,8 @@ def _spends_more_than_it_reads(target: _Reading, plays: int, seed: int) -> Caugh
 
 
 PLANS = (
-    PlantedBug(
-        "price_of_another_order",
-        "enumeration",
-        lambda: _sharp(PriceOfAnotherOrder),
-        lambda: _sharp(SharpMajority),
-        _pays_for_too_many,
-    ),
-    PlantedBug(
-        "spent_forgets_the_opening",
-        "enumeration",
-        lambda: _reading(ForgetsTheOpening),
-        lambda: _reading(Budget),
-        _spends_more_than_it_reads,
+    maker_bug("price_of_another_order", "enumeration", _sharp, PriceOfAnotherOrder, SharpMajority, _pays_for_too_many),
+    maker_bug(
+        "spent_forgets_the_opening", "enumeration", _reading, ForgetsTheOpening, Budget, _spends_more_than_it_reads
     ),
 )

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.neighbors import KNeighborsClassifier
 
 from planted.attacks import DELTA, EPSILON, Twin, compare_in_run
-from planted.bug import AnnouncingLock, Caught, kind_bug, replaced, replacement_bug
+from planted.bug import AnnouncingLock, Caught, PlantedBug, kind_bug, replaced, replacement_bug
 from quiet_folder import quiet_folder
 from quorate.core.errors import BudgetSpent, InvalidInput
 from quorate.core.mechanisms import NoisyVector, NoisyVectors
@@ -69,15 +69,8 @@ def _takes_what_it_knows(self: Account, model: Any) -> None:
 
 
 def _growing(kind: type[GrowingRelease] = GrowingRelease, **settings: Any) -> GrowingRelease:
-    columns = {"kind": ["a", "b"]}
-    known: dict[str, Any] = {
-        "engine": "plain",
-        "epsilon": EPSILON,
-        "delta": DELTA,
-        "columns": columns,
-        "updates": _MONTHS,
-    }
-    return kind(Workload.marginals(1), **(known | settings))
+    known: dict[str, Any] = {"engine": "plain", "epsilon": EPSILON, "delta": DELTA, "updates": _MONTHS}
+    return kind(Workload.marginals(1), columns={"kind": ["a", "b"]}, **(known | settings))
 
 
 def _pays_for_its_leaves(self: Levels) -> tuple[int, ...]:
@@ -166,57 +159,21 @@ def draw_again(twin: Twin) -> Caught:
     return Caught("account opened again", evidence, found=drawn > EPSILON)
 
 
+def _in_run(name: str, of: tuple[Any, str], broken: Any, run: str) -> PlantedBug:
+    return replacement_bug(name, "replay", of, broken, compare_in_run(run))
+
+
 RELEASES = (
-    replacement_bug(
-        "pays_for_one_month",
-        "replay",
-        (RunningSums, "squared_length"),
-        property(_pays_for_its_own_month),
-        compare_in_run("growing"),
+    _in_run("pays_for_one_month", (RunningSums, "squared_length"), _pays_for_its_own_month, "growing"),
+    _in_run("person_counts_every_month", (Counted, "remember"), _forgets, "growing_people"),
+    _in_run("person_of_two_spellings", (people_module, "lasting_names"), _as_it_is_written, "growing_people"),
+    _in_run("one_level_paid", (Levels, "squares"), _pays_for_its_leaves, "engine_levels_hierarchy"),
+    _in_run("cuts_paid_by_half", (CutTree, "squared_sensitivity"), _pays_for_one_more, "release_with_cuts"),
+    _in_run("whole_numbers_not_paid", (CutTree, "squared_sensitivity"), _pays_for_fractions, "release_with_cuts"),
+    _in_run(
+        "learned_texts_paid_by_half", (NoisyVectors, "charge_thresholded"), _pays_for_added_texts, "release_learned"
     ),
-    replacement_bug(
-        "person_counts_every_month",
-        "replay",
-        (Counted, "remember"),
-        _forgets,
-        compare_in_run("growing_people"),
-    ),
-    replacement_bug(
-        "person_of_two_spellings",
-        "replay",
-        (people_module, "lasting_names"),
-        _as_it_is_written,
-        compare_in_run("growing_people"),
-    ),
-    replacement_bug("month_drawn_again", "replay", (GrowingRelease, "updates_"), property(_draws_again), tell_twice),
-    replacement_bug(
-        "one_level_paid",
-        "replay",
-        (Levels, "squares"),
-        property(_pays_for_its_leaves),
-        compare_in_run("engine_levels_hierarchy"),
-    ),
-    replacement_bug(
-        "cuts_paid_by_half",
-        "replay",
-        (CutTree, "squared_sensitivity"),
-        property(_pays_for_one_more),
-        compare_in_run("release_with_cuts"),
-    ),
-    replacement_bug(
-        "whole_numbers_not_paid",
-        "replay",
-        (CutTree, "squared_sensitivity"),
-        property(_pays_for_fractions),
-        compare_in_run("release_with_cuts"),
-    ),
-    replacement_bug(
-        "learned_texts_paid_by_half",
-        "replay",
-        (NoisyVectors, "charge_thresholded"),
-        _pays_for_added_texts,
-        compare_in_run("release_learned"),
-    ),
+    replacement_bug("month_drawn_again", "replay", (GrowingRelease, "updates_"), _draws_again, tell_twice),
     replacement_bug("account_kept_in_memory", "state", (Account, "charge"), _keeps_it_in_memory, draw_again),
     replacement_bug(
         "account_takes_labels_alone", "state", (Account, "check_claim"), _takes_what_it_knows, publish_features

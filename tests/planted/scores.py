@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
 from planted.attacks import judge
-from planted.bug import Caught, PlantedBug, twin_bug
+from planted.bug import Caught, maker_bug, twin_bug
 from quorate.auditing._enumeration import Outcomes, claims_of
 from quorate.auditing._laws import Votes, gaussian
 from quorate.auditing.replay import Replay, replay
@@ -113,11 +113,5 @@ SCORES = (
         classes=3,
         scale=1.5,
     ),
-    PlantedBug(
-        "classes_weighed_by_all",
-        "replay",
-        lambda: _classifier(WeighedByAll),
-        lambda: _classifier(PrivateClassifier),
-        attack_weights,
-    ),
+    maker_bug("classes_weighed_by_all", "replay", _classifier, WeighedByAll, PrivateClassifier, attack_weights),
 )

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from planted.bug import Caught, PlantedBug, kind_bug
+from planted.bug import Caught, PlantedBug, kind_bug, maker_bug
 from planted.cards import accepts_authorities, come_signed, own_cards
 from quiet_folder import quiet_folder
 from quorate.compute.ensemble import Ensemble
@@ -267,13 +267,7 @@ def _shares(kind: type[DistributedMax]) -> DistributedMax:
 
 
 SITES = (
-    PlantedBug(
-        "noise_of_corrupt_sites",
-        "enumeration",
-        lambda: _shares(CountsOnAllSites),
-        lambda: _shares(DistributedMax),
-        sum_shares,
-    ),
+    maker_bug("noise_of_corrupt_sites", "enumeration", _shares, CountsOnAllSites, DistributedMax, sum_shares),
     kind_bug("mask_used_twice", "state", MasksTwice, Masks, subtract),
     kind_bug("mask_not_of_a_pair", "state", MasksOfSecretsAlone, Masks, copy_key),
     kind_bug("sums_refused_by_their_range", "state", refuse_lies, unmasked, move_ballots),

@@ -4,14 +4,16 @@ Lyu, Su and Li (2017) list six variants; the ones here are those that a quorum o
 for the whole run, which looks like a mistake and is none, is the sound twin of the redrawn one.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planted.attacks import play, search
-from planted.bug import Caught, PlantedBug
+from planted.bug import Caught, PlantedBug, maker_bug
 from quorate.auditing._plays import SeededNoise
 from quorate.core.mechanisms import NO_QUORUM, Quorum, StabilityTest
 from quorate.core.mechanisms.base import Counts, Decide, Labels, distances
@@ -143,42 +145,20 @@ def _clear(kind: type[StabilityTest]) -> StabilityTest:
     return kind(teachers=61, no_quorums=1, order=4.0, margin=12, slack=1e-4, **scales)
 
 
+def _bug(
+    name: str, broken: Any, sound: Any, make: Any, *, queries: int, orders: Sequence[float] = (16.0, 4.0), **size: int
+) -> PlantedBug:
+    return maker_bug(
+        name, "enumeration", make, broken, sound, partial(search, classes=2, queries=queries, orders=orders), **size
+    )
+
+
 THRESHOLDS = (
-    PlantedBug(
-        "gap_for_distance",
-        "enumeration",
-        lambda: small_stability(GapForDistance),
-        small_stability,
-        lambda target: search(target, classes=2, queries=5, orders=[16.0, 4.0]),
-    ),
-    PlantedBug(
-        "raw_gap",
-        "enumeration",
-        lambda: small_stability(RawGap),
-        small_stability,
-        lambda target: search(target, classes=2, queries=5, orders=[16.0, 4.0]),
-    ),
-    PlantedBug(
-        "no_threshold_noise",
-        "enumeration",
-        lambda: small_stability(NoThresholdNoise),
-        small_stability,
-        lambda target: search(target, classes=2, queries=6, orders=[16.0, 4.0]),
-    ),
-    PlantedBug(
-        "threshold_redrawn_each_query",
-        "enumeration",
-        lambda: small_quorum(RedrawnEachQuery),
-        small_quorum,
-        lambda target: search(target, classes=2, queries=4, orders=[4.0]),
-    ),
-    PlantedBug(
-        "noise_not_scaled_with_cutoff",
-        "enumeration",
-        lambda: small_stability(NotScaledWithCutoff, no_quorums=3),
-        lambda: small_stability(no_quorums=3),
-        lambda target: search(target, classes=2, queries=5, orders=[16.0, 4.0]),
-    ),
+    _bug("gap_for_distance", GapForDistance, StabilityTest, small_stability, queries=5),
+    _bug("raw_gap", RawGap, StabilityTest, small_stability, queries=5),
+    _bug("no_threshold_noise", NoThresholdNoise, StabilityTest, small_stability, queries=6),
+    _bug("threshold_redrawn_each_query", RedrawnEachQuery, Quorum, small_quorum, queries=4, orders=[4.0]),
+    _bug("noise_not_scaled_with_cutoff", NotScaledWithCutoff, StabilityTest, small_stability, queries=5, no_quorums=3),
     PlantedBug(
         "no_cutoff",
         "enumeration",
@@ -186,11 +166,5 @@ THRESHOLDS = (
         small_quorum,
         lambda target: search(target, classes=2, queries=5, orders=[8.0]),
     ),
-    PlantedBug(
-        "noisy_value_released",
-        "game",
-        lambda: _clear(NoisyDistanceReleased),
-        lambda: _clear(StabilityTest),
-        _attack_numbers,
-    ),
+    maker_bug("noisy_value_released", "game", _clear, NoisyDistanceReleased, StabilityTest, _attack_numbers),
 )

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.tree import DecisionTreeClassifier
 
-from planted.bug import PlantedBug
+from planted.bug import maker_bug
 from planted.dealing import replay_outlier
 from quorate.models.predictors import PrivateClassifier
 
@@ -32,12 +32,4 @@ def _classifier(kind: type[PrivateClassifier]) -> PrivateClassifier:
     return kind(learner, epsilon=4.0, teachers=50, queries=30, aggregator="noisy_max", classes=[0, 1])
 
 
-TREES = (
-    PlantedBug(
-        "cuts_of_all_records",
-        "replay",
-        lambda: _classifier(CutsOfAll),
-        lambda: _classifier(PrivateClassifier),
-        replay_outlier,
-    ),
-)
+TREES = (maker_bug("cuts_of_all_records", "replay", _classifier, CutsOfAll, PrivateClassifier, replay_outlier),)
