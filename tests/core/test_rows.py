@@ -280,20 +280,6 @@ COLUMNS = {  # what a column is fitted on, one query in it, and company that pan
 }
 
 
-@pytest.mark.parametrize("column", COLUMNS)
-def test_company_in_a_column_changes_neither_value_nor_digest(column):
-    fitted, query, company = COLUMNS[column]
-    make = pl.DataFrame if isinstance(fitted, pl.Series) else pd.DataFrame
-    form = FrameFormat.of(make({"a": fitted}))
-    kind = None if make is pl.DataFrame or column == "text" else getattr(fitted, "dtype", None)
-    asked = [
-        make({"a": values if kind is None else pd.array(values, dtype=kind)}) for values in ([query], [query, company])
-    ]
-    alone, beside = [form.read(one) for one in asked]
-    assert query_digests(alone)[0] == query_digests(beside)[0]
-    assert repr(alone["a"].to_list()[0]) == repr(beside["a"].to_list()[0])
-
-
 def test_true_and_1_are_two_texts_and_one_number():
     """A model is asked once for equal queries, so that one row must never answer for another."""
     asked = pd.DataFrame({"a": pd.Series([True, 1, 1.0, "1", "true", "True"], dtype=object)})
@@ -309,14 +295,6 @@ def test_canonical_bytes_of_two_rows_never_meet():
     for make in (pd.DataFrame, pl.DataFrame):
         two = make({"a": ["x"], "b": [0.0]}), make({"b": ["x"], "a": [0.0]}), make({"a": [0.0], "b": ["x"]})
         assert len({query_digests(FrameFormat.of(one).read(one))[0] for one in two}) == 3
-
-
-@pytest.mark.parametrize("kind", ["str", "string", "polars"])
-@pytest.mark.parametrize("values", [[3], [3, 2.5], [3, "x"], [3, None], ["3", "x"], [3.0, 2**60]], ids=str)
-def test_a_number_is_one_text_in_any_company(kind, values):
-    """By pandas it would be "3" by itself, and "3.0" beside a 2.5 or a value that is missing."""
-    texts = pl.DataFrame({"a": ["x"]}) if kind == "polars" else pd.DataFrame({"a": pd.Series(["x"], dtype=kind)})
-    assert FrameFormat.of(texts).read(pd.DataFrame({"a": values}))["a"].to_list()[0] == "3"
 
 
 @pytest.mark.parametrize("missing", [None, float("nan")])

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pandas
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -42,11 +41,9 @@ from quorate.models.linear._sums import (
 from quorate.models.linear.exact import exact_features, exact_weights, lengths, unit_means
 from quorate.models.predictors.labels import class_codes, declared_classes, label_matrix
 from quorate.models.saving import schema_of
-from quorate.models.selection import PrivateSearchCV
 from quorate.service._openapi import openapi_document
 from quorate.service._settings import Settings
 from quorate.service.model import Model
-from quorate.tables.containers import open_matrix
 from quorate.tables.features import AdditiveColumns
 
 FAMILIES = [Bernoulli(), Gaussian(0.3), Poisson(5.0)]
@@ -475,23 +472,6 @@ def test_a_sum_says_nothing_about_vectors_that_overflow(units):
     assert np.isfinite(mean).all()
 
 
-def test_a_missing_value_of_an_arrow_table_leaves_the_numbers_of_others_whole(monkeypatch):
-    """As a frame of pandas they would be floats, which cut 2**53 + 1 short: one record moved the sums of all."""
-    long, sums, original = 2**53 + 1, [], NoisyVectors.release
-    monkeypatch.setattr(
-        NoisyVectors, "release", lambda self, part, **known: sums.append(part) or original(self, part, **known)
-    )
-    columns, y = AdditiveColumns(declared={"code": [str(long), "7"]}), [0, 1] * 100
-    for first in (7, None):
-        table = pa.table({"code": pa.array([first] + [long] * 199)})
-        model = PrivateLogisticRegression(epsilon=4.0, classes=[0, 1], columns=columns).fit(table, y)
-        assert model.private_queries(table)["code"].tolist()[1:] == [str(long)] * 199
-    first, second = sums[0], sums[len(sums) // 2]
-    assert np.square(first - second).sum() <= SQUARED_SENSITIVITY
-    search = PrivateSearchCV(PrivateLogisticRegression(classes=[0, 1], columns=columns), epsilon=4.0)
-    assert search.fit(table, y).best_estimator_.predict_proba(table).shape == (200, 2)
-
-
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("other", ["Smith 1987", None, "", b"x", 10**400, pandas.Timestamp("1987-01-02"), 1j, [1, 2]])
 def test_a_private_value_of_another_type_is_missing_and_is_not_repeated(other):
@@ -509,17 +489,6 @@ def test_a_private_value_of_another_type_is_missing_and_is_not_repeated(other):
     PrivateLogisticRegression(classes=[0, 1], columns=declared_columns()).fit(
         np.array([[0.5, 1.0, "Smith 1987"]] * 600, dtype=object), y
     )
-
-
-@pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("other", ["Smith 1987", None, b"x", 10**400, 1j, [1, 2]], ids=str)
-def test_one_value_of_a_list_does_not_change_how_the_others_are_read(other):
-    rows = [[True, 0.1, 3], [False, 2**60, 4], [True, 1e-310, 5]]
-    wrong = [*rows, [other, other, other]]
-    assert np.array_equal(open_matrix(wrong)[:3], open_matrix(rows))
-    assert np.array_equal(open_matrix(rows), np.array(rows, dtype=float))
-    read = [np.inf] * 3 if isinstance(other, int) else [np.nan] * 3  # beyond all floats
-    assert np.array_equal(open_matrix(wrong)[3], read, equal_nan=True)
 
 
 @pytest.mark.filterwarnings("error")

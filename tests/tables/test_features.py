@@ -126,76 +126,9 @@ def test_values_are_read_one_by_one_and_what_is_no_number_is_missing():
     assert np.isfinite(Ramps("a", (-1.7e308, 1.7e308)).encode([np.inf, 0.0, -np.inf])).all()
 
 
-@pytest.mark.parametrize("values", [
-    pandas.Series([1, 2, 1]),
-    pandas.Series([1.0, 2.0, 1.0]),
-    pandas.Series([1, 2, 1], dtype="Int64"),
-    pandas.Series([1.0, 2, "1"], dtype=object),
-    pandas.Series(["1", " 2", "1 "], dtype="category"),
-])  # fmt: skip
-def test_a_missing_value_does_not_change_how_the_others_are_written(values):
-    assert column_texts(values) == ["1", "2", "1"]
-    assert column_texts(values.reindex([0, 1, 2, 3])) == ["1", "2", "1", "nan"]
-    assert Categories("a", ("1", "2")).encode(values.reindex([0, 1, 3])).argmax(axis=1).tolist() == [0, 1, 2]
-
-
-def test_a_missing_value_beside_it_does_not_round_a_large_whole_number():
-    polars = pytest.importorskip("polars")
-    large = 2**53 + 1
-    assert column_texts(polars.Series([large, None])) == [str(large), "nan"]
-    assert column_texts(pandas.Series([large, None], dtype="Int64")) == [str(large), "nan"]
-    day = np.array(["1987-01-02"], dtype="datetime64[ns]")
-    assert column_texts(day) == column_texts(pandas.Series(day)) == column_texts(pandas.Series(day, dtype=object))
-
-
-def test_one_complex_value_does_not_change_how_the_others_are_read():
-    values = pandas.Series([1, 2.5, 1j])
-    assert values.dtype.kind == "c"
-    assert np.array_equal(column_numbers(values), [1, 2.5, np.nan], equal_nan=True)
-    assert column_texts(values) == ["1", "2.5", "nan"]
-
-
-@pytest.mark.parametrize("values", [
-    pandas.Series([True, 1, 1.0, "1", " 1", "True", None, [1], "x"], dtype=object),
-    pandas.Series([True, 1, 1.0, "1", " 1", "True", None, np.nan, "x"] * 2, dtype=object),
-    pandas.Series([1.0, 0.0, -0.0, np.nan, 2.5, np.inf, 1e300]),
-    pandas.Series(["1", "x", None, " x "]),
-    pandas.Series(["1", "x", None], dtype="category"),
-    np.array([True, False]),
-    np.array([0.1, 3], dtype=np.float32),
-])  # fmt: skip
-def test_a_category_is_found_by_its_text_whatever_came_before_it(values):
-    known = ("1", "x", "0", "2.5", "0.1")
-    written = {"true": "1", "True": "1", "false": "0"}  # as other files write them
-    texts = [written.get(text, text) for text in column_texts(values)]
-    assert Categories("a", known).read(values).tolist() == [known.index(t) if t in known else 5 for t in texts]
-    alone = [Categories("a", known).read(values[place : place + 1]).tolist() for place in range(len(values))]
-    assert [code for codes in alone for code in codes] == Categories("a", known).read(values).tolist()
-
-
 def test_a_value_in_another_spelling_is_the_category_in_its_letters_and_else_that_number():
     values = [True, 1, 1.0, "1", "true", "True", "1.00", 0]
     assert Categories("a", ("1", "true")).read(values).tolist() == [1, 0, 0, 0, 1, 1, 0, 2]
-
-
-@pytest.mark.parametrize("declared", [["a", " b"], Categories("x", ("a", " b"))])
-def test_a_value_without_a_hash_does_not_change_how_others_are_looked_up(declared):
-    columns = AdditiveColumns(declared={"x": declared}).fit(None)
-    plain, strange = (
-        columns.encode(pandas.DataFrame({"x": pandas.Series([" b", "b", "a", last], dtype=object)}))
-        for last in ("another", [1])
-    )
-    assert np.array_equal(plain, strange)
-    assert plain[0].tolist() == [0, 1, 0]
-
-
-@pytest.mark.parametrize("values", [[np.float32(0.1), 2.5], [np.datetime64("2024-05-31"), np.datetime64("2024-06-01")]])
-def test_a_text_among_values_of_numpy_does_not_change_how_they_are_written(values):
-    """Beside a text pandas leaves them as NumPy's own: str says 0.1 of a float of 32 bits, and no time of a day."""
-    alone, beside = pandas.Series(values), pandas.Series([*values, "x"])
-    assert beside.dtype == object
-    assert column_texts(beside)[:2] == column_texts(alone)
-    np.testing.assert_array_equal(column_numbers(beside)[:2], column_numbers(alone))
 
 
 def test_what_is_masked_is_missing_whatever_stands_there():

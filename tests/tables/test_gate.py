@@ -298,60 +298,6 @@ def test_a_gap_changes_no_type_that_a_student_shows():
     assert np.mean(np.array(first[0]) == np.array(second[0])) >= 0.9  # one teacher of sixty has one row less
 
 
-@pytest.mark.parametrize("library", ["arrow", "polars"])
-def test_digits_of_one_decimal_change_no_category(library):
-    def encoded(last):
-        column = pa.array([Decimal("0.10"), Decimal("0.20"), Decimal(last)])
-        table = pa.table({"x": column})
-        frame = pl.from_arrow(table) if library == "polars" else table
-        return AdditiveColumns(declared={"x": ["0.1", "0.2"]}).fit(None).transform(frame)[:2].tolist()
-
-    assert encoded("0.10") == encoded("0.100000001") == [[1, 0, 0], [0, 1, 0]]
-
-
-def test_true_and_one_are_read_as_the_model_is_asked():
-    from quorate.core.rows import query_digests
-
-    frame = FrameFormat("pandas", ("x",), ("text",)).read(
-        pd.DataFrame({"x": pd.Series([True, 1.0, 1, "1"], dtype=object)})
-    )
-    digests = query_digests(frame)
-    assert frame["x"].tolist() == ["true", "1", "1", "1"]
-    assert digests[0] != digests[1] == digests[2] == digests[3]
-
-
-def test_one_null_of_arrow_changes_no_ballot_and_no_refusal():
-    draw = np.random.default_rng(0)
-    ages, labels = draw.integers(20, 80, 2000), draw.integers(0, 2, 2000)
-    for values in (pa.array(ages), pa.array([None, *ages[1:].tolist()], pa.int64())):
-        made = qr.PrivateClassifier(
-            make_pipeline(LogisticRegression()), epsilon=2.0, teachers=40, queries=10, classes=[0, 1]
-        )
-        made.fit(pa.table({"age": values}), labels)
-        assert made.form_.kinds == ("number",)
-        made.check_queries(pa.table({"age": [3.5]}))  # is answered in both cases
-
-
-def test_categories_of_a_dictionary_are_no_part_of_a_model():
-    values = ["none"] * 1999 + ["hiv"]
-    for column in (values, ["none"] * 2000):
-        table = pa.table({"x": pa.array(column).dictionary_encode(), "y": np.arange(2000) % 7})
-        made = qr.PrivateClassifier(
-            make_pipeline(ColumnTransformer([("y", "passthrough", ["y"])]), LogisticRegression()),
-            epsilon=2.0, teachers=40, queries=10, classes=[0, 1],
-        ).fit(table, np.arange(2000) % 2)  # fmt: skip
-        assert made.form_.kinds == ("text", "number")
-        assert made.check_queries(pa.table({"x": ["hiv"], "y": [1]}))["x"].tolist() == ["hiv"]
-
-
-def test_the_scale_of_decimals_changes_no_last_bit():
-    schema = Schema({"x": Number(low=0, high=1)})
-    values = [Decimal(n) / 1000 for n in range(1, 200)]
-    first = schema.encode(pa.table({"x": pa.array([*values, Decimal("0.1")])}))
-    second = schema.encode(pa.table({"x": pa.array([*values, Decimal("0.123456789012345678")])}))
-    assert first[:-1].tobytes() == second[:-1].tobytes()
-
-
 def test_no_bytes_and_no_far_date_are_refused():
     schema = Schema({"x": Number(missing="indicator")})
     for column in (
@@ -361,21 +307,6 @@ def test_no_bytes_and_no_far_date_are_refused():
         pa.array([5, None], pa.time64("ns")),
     ):
         assert schema.encode(pa.table({"x": column})).shape == (2, 2)
-
-
-def test_one_float_among_labels_leaves_long_codes_apart():
-    classes = [100000000000000001, 100000000000000003]
-    labels = [classes[place % 2] for place in range(400)]
-    X = np.arange(400.0)[:, None]
-    codes = []
-    for y in (labels, [0.5, *labels[1:]]):
-        made = qr.PrivateClassifier(epsilon=4.0, teachers=20, queries=5, classes=classes)
-        with entropy_tape(2):
-            made.fit(X, y)
-        codes.append(made.session_.answerer.ensemble.teachers)
-        codes[-1] = class_codes(made.classes_, y)[1:].tolist()
-    assert codes[0] == codes[1]
-    assert set(codes[0]) == {0, 1}
 
 
 def _truths(gap):
