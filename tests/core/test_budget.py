@@ -125,19 +125,6 @@ def test_spent_epsilon_never_passes_epsilon(epsilon, delta, share):
     assert budget.spent_epsilon() <= whole * (1 + 1e-12)  # what is set aside is rounded up to a whole quantum
 
 
-def test_reservations_settle_once_and_within_bounds():
-    budget = Budget(epsilon=1.0, delta=0.0)
-    reservation = budget.reserve(Cost(renyi=0.25), times=4)
-    with pytest.raises(BudgetSpent):
-        budget.spend(Cost(renyi=0.01))
-    reservation.settle(1)
-    assert budget.remaining().renyi == 0.75
-    with pytest.raises(InvalidInput, match="an unsettled one"):
-        reservation.settle(0)
-    with pytest.raises(InvalidInput, match="count must be a whole number of at least 0, got -1"):
-        budget.reserve(Cost(renyi=0.1), times=4).settle(-1)
-
-
 def test_threads_share_one_budget():
     budget = Budget(epsilon=1.0, delta=0.0)
     granted = []

@@ -15,7 +15,7 @@ from mechanism_cases import INSTANCES, THRESHOLD
 from planted.bug import run_together
 from quorate import Budget, BudgetSpent, Cost, InvalidInput, RunEnded, WrongProcess
 from quorate.auditing._plays import SeededNoise
-from quorate.core.mechanisms import NO_QUORUM, Dissent, Quorum, SoftMajority, StabilityTest
+from quorate.core.mechanisms import NO_QUORUM, Dissent, SoftMajority, StabilityTest
 from quorate.core.mechanisms.base import Run
 
 ALL = sorted(INSTANCES)
@@ -329,13 +329,6 @@ def test_private_values_are_not_in_representations(name):
     shown = repr(mechanism)
     assert "_run" not in shown
     assert "Run" not in shown
-
-
-def test_answers_from_a_quorum_with_many_classes():
-    quorum = Quorum.calibrate(epsilon=2.0, delta=1e-5, teachers=900, no_quorums=5)
-    votes = np.zeros((10, 10), dtype=np.int64)
-    votes[np.arange(10), np.arange(10)] = 900
-    assert quorum.answers(votes).labels.tolist() == list(range(10))
 
 
 @pytest.mark.parametrize("name", ["quorum", "dissent", "stability", "between_thresholds"])

@@ -10,7 +10,7 @@ from test_enumeration import is_broken, search
 
 from enumeration_instances import INSTANCES, Instance, dissent, quorum
 from planted import broken_releases
-from quorate import Budget, Infeasible, InvalidInput, RunEnded
+from quorate import Budget, Infeasible, InvalidInput
 from quorate.auditing import Release, claims_of, release_of, worst_cases
 from quorate.auditing._enumeration import DeltaClaim, RenyiClaim, SlackClaim
 from quorate.auditing._laws import all_votes, neighbours
@@ -202,35 +202,6 @@ def made():
 
 
 MADE = Dissent.calibrate(epsilon=2.0, delta=1e-5, teachers=900, dissents=5)
-AGREE, DISAGREE = [[900, 0, 0]], [[0, 30, 870]]
-
-
-def budget_for(mechanism):
-    return Budget(epsilon=2.0, delta=1e-5, order=mechanism.order, slack=0.0)
-
-
-def test_traffic_on_which_the_student_is_right_costs_the_opening_alone(made):
-    """False alarm: 2e-8, the floor of the table times the traffic."""
-    budget = budget_for(made)
-    run = made.open(budget)
-    opening = budget.spent()
-    answers = run.answers(np.repeat(AGREE, 20_000, axis=0))
-    assert (answers.labels == 0).all()
-    assert budget.spent() == opening
-    assert answers.spent.renyi == 0.0
-    assert opening.slack == 0.0
-
-
-def test_dissents_are_paid_and_end_the_run(made):
-    budget = budget_for(made)
-    run = made.open(budget)
-    answers = run.answers(AGREE * 3 + DISAGREE * 2 + AGREE + DISAGREE * 9)
-    assert answers.labels.tolist() == [0, 0, 0, -1, -1, 0, -1, -1, -1]
-    assert answers.refused == 6
-    whole = made.run_cost(made.order)
-    assert budget.spent().renyi == pytest.approx(whole.renyi, rel=1e-9)
-    with pytest.raises(RunEnded):
-        run.answer(AGREE[0])
 
 
 def test_costs_need_a_finite_order(made):

@@ -459,7 +459,7 @@ def imposters(name, release):
 
 @pytest.mark.parametrize("name", RELEASES)
 def test_real_releases_follow_the_enumerated_law(name):
-    seen, release, query = assert_follows(name, 9000)
+    seen, release, query = assert_follows(name, 4500)
     for imposter in imposters(name, release):
         assert fit(seen, enumerate_outcomes(imposter, query)) < FALSE_ALARM
 

@@ -20,7 +20,7 @@ from quorate.core.errors import IdReused, InProgress, LedgerRefused, QuotaSpent,
 from quorate.core.ledger import Ledger, move, restore
 from quorate.core.ledger import budget as leases
 from quorate.core.ledger._rules import Event, apply, from_json, to_json
-from quorate.core.mechanisms import NoisyMax, Quorum, SoftMajority
+from quorate.core.mechanisms import Quorum, SoftMajority
 from quorate.core.requests import Asked, Request
 from quorate.core.session import Session
 
@@ -429,21 +429,6 @@ def test_rules_refuse_what_cannot_be(make):
     for kind, body in bodies.items():
         with pytest.raises(LedgerRefused):
             apply(state, Event(kind, state.at, body))
-
-
-def test_noisy_max_pays_for_what_was_asked(make):
-    """A mechanism of another cost, through the same door."""
-    mechanism = NoisyMax(teachers=500, classes=2, scale=40.0)
-    budget = Budget(epsilon=1.0, delta=1e-6)
-    paid = budget.affordable(mechanism.query_cost(budget.order))
-    ledger = make(budget=budget)
-    from quorate.compute.ensemble.estimators import EstimatorTeachers
-
-    votes = Votes(Ensemble(EstimatorTeachers([(None, 1)] * 500, classes=2)), mechanism)
-    session = Session(votes, ledger.budget(lease=3), ledger=ledger)
-    reply = session.ask(np.arange(paid + 5.0)[:, None])
-    assert int((~reply.refused).sum()) == paid
-    assert ledger.verify().sound
 
 
 def test_an_interrupt_within_a_transaction_leaves_no_half_of_it(make):

@@ -33,14 +33,6 @@ try:
 except BudgetSpent:
     print(granted)
 """
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-from quorate import Cost
-from quorate.core.ledger import Ledger
-Ledger.open(Path(sys.argv[1]), fingerprint="m").budget().reserve(Cost(renyi=0.25), times=2)
-os.kill(os.getpid(), signal.SIGKILL)
-"""
 
 
 @pytest.fixture
@@ -103,12 +95,6 @@ def test_processes_share_one_budget(path):
     granted = sum(int(process.communicate(timeout=300)[0]) for process in running)
     assert 58 <= granted <= 63
     assert Ledger.open(path, fingerprint="m").budget().spent().renyi == granted / 64
-
-
-def test_what_was_reserved_when_the_process_died_stays_charged(path):
-    Ledger.create(path, Budget(epsilon=1.0, delta=0.0), fingerprint="m")
-    subprocess.run([sys.executable, "-c", KILLED, str(path)], timeout=300, check=False)
-    assert Ledger.open(path, fingerprint="m").budget().remaining().renyi == 0.5
 
 
 def test_the_account_is_moved_and_not_copied(path, tmp_path):

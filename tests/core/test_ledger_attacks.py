@@ -188,15 +188,6 @@ def test_an_old_copy_of_the_file_is_refused(path):
     assert "rolled back" in _refused(path)
 
 
-def test_an_old_copy_of_the_whole_folder_is_refused(path):
-    copy = _copy_of(path.parent)
-    session = session_of(open_ledger(path))
-    ask(session, 100)
-    session.close()
-    _put_back(copy, path.parent)
-    assert "rolled back" in _refused(path)
-
-
 def _without_state(path, monkeypatch, place="read-only"):
     """Let no mark be written outside, as in a container whose home is read-only, or with the model's own volume."""
     home = path.parent.parent
@@ -312,21 +303,6 @@ def test_another_history_is_refused_while_it_is_in_use(path):
         ask(other, *range(200, 210))
     with pytest.raises(LedgerRefused):
         ask(session, 102)
-
-
-def test_a_copy_that_lives_its_own_life_is_refused_here(path):
-    """A twin that spent from a copy of the folder has gone another way, and cannot come home."""
-    copy = _copy_of(path.parent)
-    for place, number in ((path.parent, 100), (copy, 200)):
-        session = None
-        try:
-            session = session_of(open_ledger(place / "ledger.sqlite"))
-        except LedgerRefused:
-            assert place == copy  # the mark outside both folders says that the budget was spent elsewhere
-            return
-        ask(session, number)
-        session.close()
-    pytest.fail("two copies of one ledger both paid for answers")
 
 
 def test_a_damaged_schema_is_refused_like_any_other_damage(path):

@@ -100,11 +100,7 @@ def test_verify_finds_a_ledger_sound(model, capsys):
 @pytest.mark.parametrize(
     "statement",
     [
-        "UPDATE quorate_entry SET body = replace(body, '\"answered\":2', '\"answered\":1') WHERE kind = 'answered'",
-        "DELETE FROM quorate_entry WHERE seq = (SELECT max(seq) FROM quorate_entry)",
-        "DELETE FROM quorate_entry WHERE seq = 2",
         "UPDATE quorate_snapshot SET state = replace(state, '\"epsilon\":2.0', '\"epsilon\":9.0')",
-        "UPDATE quorate_answer SET label = 1 - label",
         "DELETE FROM quorate_answer",
     ],
 )

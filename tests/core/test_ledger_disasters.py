@@ -48,12 +48,6 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()
 
 
-def test_what_a_dead_process_had_out_stays_spent(path):
-    _abandoned(path, 100)
-    assert units_spent(path) == SPENT + LEASE
-    assert open_ledger(path).verify().sound
-
-
 def test_a_log_that_was_removed_is_refused(path):
     """The charge, and the answers it paid for, were in the log alone."""
     _abandoned(path, 100, 101)
