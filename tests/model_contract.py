@@ -5,18 +5,23 @@ the folder     lists every file; who may read it is as the spending says; a page
 loading        gives the same class, claim, classes and answers, bit for bit, in another process without pickle
 the budget     goes on: what was spent stays spent, what was answered is free, and the ledger is never left behind
 serving        takes and gives the same tensors before and after, and a published model says the same
-tampering      with any file, the access or the manifest is refused
+refusals       of bad queries come before anything is spent, and a model with a budget is not copied
+tampering      with any file, the access or the manifest is refused, and so is a folder without its ledger
 """
 
+import copy
 import json
 import pickle
 from typing import get_args
 
 import numpy as np
 import pytest
+from sklearn.base import clone
+from sklearn.utils import get_tags
 
 from forked import run_forked
 from quorate import InvalidInput, load, save
+from quorate.core.errors import LedgerRefused
 from quorate.core.ledger import LEDGER_FILES
 from quorate.core.requests import Request
 from quorate.models.saving import PrivateFolder, PublishedFolder, SavedModel, class_of, open_folder, whole_spending
@@ -137,11 +142,32 @@ def check_spending(folder, opened, queries):
         answers = answers_of(model, queries)
         assert answers_of(model, queries) == answers
         assert ledger.view().spent == before.spent
+    if model.inputs != "queries":
+        check_refusals(model, queries)
     whole = whole_spending(opened, ledger.view())
     assert 0 <= whole.spent_epsilon <= max(whole.epsilon, 0.0)
     if hasattr(model, "spent_epsilon") and before.capacity.renyi:
         assert model.spent_epsilon() == pytest.approx(whole.spent_epsilon)
     closed(model)
+
+
+def check_refusals(model, queries):
+    """What is no query, and who is no caller, is refused before anything is spent; nothing with a budget is copied."""
+    spent, ledger = model.session_.ledger.view().spent, model.session_.ledger
+    wrong = [[[*queries[0], 1.0]], queries[0], np.empty((0, len(queries[0]))), [["text"] * len(queries[0])]]
+    wrong += [] if get_tags(model).input_tags.allow_nan else [[[np.nan] * len(queries[0])]]
+    for rows in wrong:
+        with pytest.raises(ValueError, match=r"NaN|features|2D|sample|convert|dtype|numeric"):
+            model.predict(rows)
+    for caller in (None, 7, ["a"], "online"):
+        for ask in (model.predict, getattr(model, "cost", model.predict)):
+            with pytest.raises(InvalidInput, match="caller must"):
+                ask(queries, caller=caller)
+    for copied in (pickle.dumps, copy.copy, copy.deepcopy):
+        with pytest.raises(TypeError, match="cannot be copied or pickled"):
+            copied(model)
+    assert not hasattr(clone(model), "session_")
+    assert ledger.view().spent == spent
 
 
 def check_served(model, queries):
@@ -205,6 +231,15 @@ def check_tampering(folder, opened):
         (folder / "manifest.json").write_text(text.replace(f'"access": "{opened.access}"', f'"access": "{wrong}"'))
         with pytest.raises(InvalidInput, match=r"it is not loaded|does not say whether"):
             load(folder)
+    if opened.access == "private":
+        (folder / "manifest.json").write_text(f"{text} ")  # any change of its bytes
+        with pytest.raises(LedgerRefused, match="belongs to another model"):
+            load(folder)
+        (folder / "manifest.json").write_text(text)
+        (folder / "ledger.sqlite").rename(folder / "gone")
+        with pytest.raises(LedgerRefused, match="without its ledger"):
+            load(folder)
+        (folder / "gone").rename(folder / "ledger.sqlite")
     for wrong in ("{", "[]", text.replace('"note.txt"', '"../note.txt"')):
         (folder / "manifest.json").write_text(wrong)
         with pytest.raises(InvalidInput, match="damaged"):

@@ -9,7 +9,7 @@ import numpy as np
 import pandas
 import pytest
 from scipy import stats
-from sklearn.base import BaseEstimator, ClassifierMixin, is_classifier, is_regressor
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.compose import make_column_transformer
 from sklearn.dummy import DummyClassifier
 from sklearn.impute import SimpleImputer
@@ -425,12 +425,6 @@ def a_classifier():
 
 def a_regressor():
     return ConformalRegressor(IDENTITY, 2.0, largest_error=100.0).fit(*normal_errors(np.random.default_rng(9), 1500))
-
-
-def test_they_are_what_scikit_learn_takes_them_for():
-    assert is_classifier(a_classifier())
-    assert is_regressor(a_regressor())
-    assert a_classifier().score([[5.0], [-5.0]], ["yes", "no"]) == 1.0
 
 
 def test_sets_over_a_model_of_named_columns_take_what_the_model_takes():

@@ -608,8 +608,6 @@ def test_settings_are_checked_and_public_rows_asked_for():
     ):
         with pytest.raises(InvalidInput, match=text):
             small_model(X, y, **wrong)
-    with pytest.raises(TypeError, match="copied or pickled"):
-        pickle.dumps(small_model(X, y))
 
 
 def test_the_claim_says_which_neighbours_are_meant():

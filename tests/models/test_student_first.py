@@ -1,7 +1,5 @@
 """StudentFirstClassifier: what it costs, what it corrects, what it learns from corrections, and what it refuses."""
 
-import pickle
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -322,14 +320,6 @@ def test_too_few_units_for_the_teachers_it_takes():
         StudentFirstClassifier(STUDENT, **{**TARGET, "teachers": "auto"}).fit(X[:100], Y[:100])
 
 
-def test_bad_queries_are_refused_before_anything_is_spent(classifier):
-    spent = classifier.budget_.spent()
-    for wrong in ([[1.0]], [[np.nan, 0.0]], [1.0, 2.0]):
-        with pytest.raises(ValueError, match=r"features|NaN|2D"):
-            classifier.predict(wrong)
-    assert classifier.budget_.spent() == spent
-
-
 def test_a_gap_that_the_student_does_not_take_is_refused_at_once():
     """Teachers of trees take it; in a server the student would fail for all who are asked together."""
     student = LogisticRegression().fit(OWN, OWN_LABELS)
@@ -358,11 +348,6 @@ def test_a_student_that_says_something_else_is_refused(classifier):
     classifier.student_ = DummyClassifier().fit([[0, 0]], [["no", "yes"]])
     with pytest.raises(InvalidInput, match="one label for each query"):
         classifier.predict(RIGHT)
-
-
-def test_a_fitted_one_cannot_be_copied(classifier):
-    with pytest.raises(TypeError, match="cannot be copied or pickled"):
-        pickle.dumps(classifier)
 
 
 def test_both_mechanisms_are_of_one_order(classifier):
