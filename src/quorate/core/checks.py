@@ -141,7 +141,11 @@ def check_count(name: str, value: object, *, least: int = 1, most: int | None = 
 
 _FIELDS: dict[str, Callable[[str, object], object]] = {  # the check of each mechanism's setting, by name
     **dict.fromkeys(
-        ("teachers", "no_quorums", "sensitivity", "allowed", "spread", "cells", "units", "rank"), check_count
+        (
+            *("teachers", "no_quorums", "sensitivity", "allowed", "spread", "cells", "units", "rank", "columns"),
+            *("threshold", "head", "keys_per_unit", "squared_sensitivity"),
+        ),
+        check_count,
     ),
     "classes": lambda name, value: check_count(name, value, least=2),
     **dict.fromkeys(("margin", "cap"), lambda name, value: check_count(name, value, least=0)),

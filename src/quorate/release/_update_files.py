@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.core.disk import sync_path, write_new
 from quorate.core.errors import LedgerRefused
 from quorate.core.ledger import LOST, Ledger
 from quorate.core.requests import OWN_CALLER
 from quorate.models.saving.codecs import arrays_from, arrays_of
-from quorate.models.saving.folder import sync_names, write_new
 from quorate.release.domain import SealedCounts
 
 _HASHES = 2**63  # a ledger keeps numbers below this
@@ -49,7 +49,7 @@ class UpdateFiles:
         content = _content(update)
         path = self._file(number, _hash(content))
         write_new(path, content, synced=True)
-        sync_names(self._path)
+        sync_path(self._path)
         self._ledger.keep_own({_key(number): _hash(content)})
         for other in self._path.glob(f"update-{number:04}-*"):
             if other != path:  # a run ended before its ledger entry, so that its file was never answered from

@@ -13,11 +13,12 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from quorate.core.disk import sync_path, write_new
 from quorate.core.errors import InvalidInput, LedgerRefused
 from quorate.core.ledger._ledger import Ledger, find_ledger
 from quorate.core.ledger._moving import find_losses
 from quorate.core.ledger._store import LEDGER_FILE, PLACE_FILE
-from quorate.core.ledger.chain import MARK_FILE, sync_path
+from quorate.core.ledger.chain import MARK_FILE
 
 _PAGES = -1  # all in one step: of one moment
 _NOT_COPIED = {MARK_FILE, LEDGER_FILE, *(Path(LEDGER_FILE).stem + suffix for suffix in (".lock", ".turn"))}
@@ -195,7 +196,7 @@ def _copy_file(source: Path, target: Path) -> None:
 
 def _copy_database(source: Path, target: Path) -> None:
     """Copy an SQLite file as it is at one moment, with what is in its log."""
-    os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    write_new(target, b"")
     try:
         address = f"{source.absolute().as_uri()}?mode=rw"
         with closing(sqlite3.connect(address, uri=True)) as old, closing(sqlite3.connect(target)) as new:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from quorate.core.disk import write_whole
 from quorate.core.errors import InvalidInput, LedgerRefused
 from quorate.core.ledger._ledger import Ledger, find_ledger
 from quorate.core.ledger._parts import MAC_BYTES
@@ -14,7 +15,7 @@ from quorate.core.ledger._store import LEDGER_FILE, PLACE_FILE, is_url, with_pas
 from quorate.core.ledger._verify import Verification, check_marks
 from quorate.core.ledger._views import LedgerView
 from quorate.core.ledger.budget import is_gone
-from quorate.core.ledger.chain import Entry, canonical, write_whole
+from quorate.core.ledger.chain import Entry, canonical
 from quorate.core.privacy.budget import Quanta
 
 

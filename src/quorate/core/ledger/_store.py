@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from quorate.core.checks import process_identity
+from quorate.core.disk import write_new
 from quorate.core.errors import InvalidInput, LedgerRefused
 
 LEDGER_FILE, PLACE_FILE = "ledger.sqlite", "ledger.json"
@@ -137,10 +138,7 @@ def folder_of(place: str | Path, folder: Path | None) -> Path:
 def make_key(folder: Path) -> bytes:
     """Return the key beside the model; create it if there is none."""
     try:
-        with open(os.open(folder / _KEY, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="ascii") as file:
-            file.write(secrets.token_hex(32) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+        write_new(folder / _KEY, f"{secrets.token_hex(32)}\n".encode(), synced=True)
     except FileExistsError:
         pass
     except OSError as error:
@@ -252,7 +250,7 @@ class SQLiteStore:
     def create(cls, path: Path) -> "SQLiteStore":
         """Create the file, readable by its owner alone."""
         try:
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+            write_new(path, b"")
         except FileExistsError:
             raise InvalidInput(f"{path} exists, and a ledger is never overwritten; choose another folder") from None
         store = cls(path)

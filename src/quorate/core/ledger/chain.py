@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from quorate.core.disk import write_whole
 from quorate.core.errors import InvalidInput, LedgerRefused
 from quorate.core.ledger._parts import fits_part
 from quorate.core.ledger._rules import Event, State, apply, from_json, to_json
@@ -251,28 +252,6 @@ def _locked(folder: Path) -> Iterator[None]:
     finally:
         fcntl.flock(lock, fcntl.LOCK_UN)  # a child that was forked meanwhile has the folder open too
         os.close(lock)
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write all of a file or nothing, for its owner's eyes alone."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    with open(os.open(beside, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    new = not os.path.exists(path)
-    os.replace(beside, path)
-    if new:
-        sync_path(path.parent)
-
-
-def sync_path(path: Path) -> None:
-    """Wait until a file, or the names in a folder, are on the disk."""
-    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
 
 
 _AHEAD = 300.0  # seconds by which the clocks of two hosts may differ

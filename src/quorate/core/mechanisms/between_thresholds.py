@@ -38,7 +38,7 @@ from quorate.core.mechanisms.distributions import (
     least_charge,
     stable_up,
 )
-from quorate.core.mechanisms.orders import search_grid
+from quorate.core.mechanisms.orders import halve_interval, search_grid
 from quorate.core.privacy import RENYI_QUANTA, Cost, best_order, gaussian_renyi, pure_renyi, to_capacity
 from quorate.core.requests import NO_QUORUM
 
@@ -318,12 +318,8 @@ def paper_settings(epsilon: float, delta: float, no_quorums: int) -> Settings:
     sqrt(2 c log(1/(c d0))) e0 + c e0 (exp(e0) - 1) = epsilon, at most 1: their Observation 1, corrected.
     """
     each_delta = delta / (2 * no_quorums)
-    low, high = 0.0, 1.0
-    for _ in range(100):
-        middle = (low + high) / 2
-        total = math.sqrt(2 * no_quorums * math.log(1 / (no_quorums * each_delta))) * middle
-        total += no_quorums * middle * math.expm1(middle)
-        low, high = (middle, high) if total <= epsilon else (low, middle)
+    root = math.sqrt(2 * no_quorums * math.log(1 / (no_quorums * each_delta)))
+    low, _ = halve_interval(0.0, 1.0, lambda e: root * e + no_quorums * e * math.expm1(e) <= epsilon, steps=100)
     threshold_scale, query_scale = 2 / low, 6 / low
     gap = 12 / low * (math.log(10 / low) + math.log(1 / each_delta) + 1)
     cap = max(

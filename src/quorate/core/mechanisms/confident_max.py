@@ -155,14 +155,10 @@ def _costs(mechanism: ConfidentMax, order: float, winner: float | None = None) -
     """Return (cost of a query, cost of an answer), by the certified cost of a winner unless another is given."""
     if winner is None:
         winner = one_winner_renyi(classes=mechanism.classes, scale=mechanism.winner_scale, order=order)
-    test = {
-        "teachers": mechanism.teachers,
-        "classes": mechanism.classes,
-        "threshold": mechanism.threshold,
-    }
+    test = {"teachers": mechanism.teachers, "classes": mechanism.classes, "threshold": mechanism.threshold}
     if mechanism.charge == "joint":
-        return joint_renyi(**test, scale=mechanism.test_scale, winner=winner, order=order), 0.0
-    return test_renyi(**test, scale=mechanism.test_scale, order=order), winner
+        return outcome_renyi(**test, scale=mechanism.test_scale, winner=winner, order=order), 0.0
+    return outcome_renyi(**test, scale=mechanism.test_scale, winner=0.0, order=order), winner
 
 
 _ROUNDING = 1 + 2.0**-20
@@ -204,18 +200,11 @@ def _worst(passes: Floats, fails: Floats, order: float, winner_excess: float) ->
     return worst
 
 
-def test_renyi(*, teachers: int, classes: int, threshold: int, scale: float, order: float) -> float:
-    """Return the divergence of the outcome of the test."""
-    plain = gaussian_renyi(scale=scale, order=order)
-    if (order - 1) * plain > 600:
-        return plain
-    passes, fails = pass_laws(teachers, classes, threshold, scale)
-    worst = _worst(passes, fails, order, 0.0)
-    return min(plain, stable_up(math.log1p(worst * _ROUNDING + 1e-300) / (order - 1)))
+def outcome_renyi(*, teachers: int, classes: int, threshold: int, scale: float, winner: float, order: float) -> float:
+    """Return the divergence of the test's outcome, with the winner's name, whose divergence is `winner`, if it passes.
 
-
-def joint_renyi(*, teachers: int, classes: int, threshold: int, scale: float, winner: float, order: float) -> float:
-    """Return the divergence of the joint outcome, given the divergence `winner` of the winner's name."""
+    With `winner` = 0 it is that of the test alone.
+    """
     plain = gaussian_renyi(scale=scale, order=order) + winner
     if (order - 1) * plain > 600:  # the moment would overflow
         return plain

@@ -8,7 +8,7 @@ squared_sensitivities[i] / scales[i]**2 at every order, with no tail event left 
 
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NoReturn
@@ -20,14 +20,14 @@ from quorate.core._noise import NoiseSource, system_noise
 from quorate.core.arrays import Integers
 from quorate.core.checks import check_count, check_delta, check_finite_order, check_positive, check_scale, set_validated
 from quorate.core.errors import BudgetSpent, Infeasible, InvalidInput
-from quorate.core.mechanisms.orders import refined_epsilon, smallest_epsilon
+from quorate.core.mechanisms.orders import halve_interval, refined_epsilon, smallest_epsilon
 from quorate.core.privacy import RENYI_QUANTA, Budget, Cost, best_order, to_capacity
 from quorate.core.privacy.budget import SLACK_QUANTA
 from quorate.core.privacy.claims import Node, budget_node, gaussian_release, thresholded_release
 from quorate.core.privacy.cost import float_down
 
 _LARGEST_ENTRY = 2**61  # noise and entry together stay within 64 bits
-_LARGEST_WHOLE = 4096.0  # epsilon up to which the whole of a budget is a number of quanta that a float holds exactly
+LARGEST_WHOLE_EPSILON = 4096.0  # above it a float does not hold the whole of a budget as a number of quanta
 _UP = 1 + 2.0**-40  # above the rounding of the few operations before it; also makes up for _length, rounded up
 
 
@@ -96,7 +96,7 @@ class NoisyVector:
         """
         squares = _squares(squared_sensitivities)
         check_finite_order("a NoisyVector", budget.order)
-        if fraction == 1.0 and budget.spent() == Cost(0.0) and budget.epsilon <= _LARGEST_WHOLE:
+        if fraction == 1.0 and budget.spent() == Cost(0.0) and budget.epsilon <= LARGEST_WHOLE_EPSILON:
             return cls.calibrate(
                 epsilon=budget.epsilon,
                 delta=rest_of_delta(budget),
@@ -154,7 +154,7 @@ class NoisyVector:
     def _charge(self, budget: Budget, releases: Sequence[Node] | None = None) -> None:
         """Spend the cost at the budget's order, or else the whole of a budget that nothing was spent from."""
         cost = self.release_cost(budget.order)
-        takes_all = budget.epsilon <= _LARGEST_WHOLE and budget.affordable(cost) < 1
+        takes_all = budget.epsilon <= LARGEST_WHOLE_EPSILON and budget.affordable(cost) < 1
         if takes_all and _holds(self.squared_sensitivities, self.scales, budget.epsilon, rest_of_delta(budget)):
             cost = Cost(budget.capacity().renyi)  # refused unless all of it is there: proof: step 5
         budget.spend(cost, releases=releases)
@@ -196,11 +196,6 @@ def _renyi_scales(pairs: Sequence[tuple[int, float]], order: float, price: float
 def rest_of_delta(budget: Budget) -> float:
     """Return the part of delta that the budget has not set aside for tail events, rounded down."""
     return float_down(Fraction(budget.delta) - Fraction(budget.quanta()[1], SLACK_QUANTA))
-
-
-def largest_whole_epsilon() -> float:
-    """Return the epsilon up to which the whole of a budget is a number of quanta that a float holds exactly."""
-    return _LARGEST_WHOLE
 
 
 def _squares(sensitivities: Sequence[int]) -> tuple[int, ...]:
@@ -247,7 +242,7 @@ class NoisyVectors:
 
     def __init__(self, budget: Budget, *, entries: int) -> None:
         self.entries = check_count("entries", entries)
-        if budget.order == math.inf or budget.epsilon > largest_whole_epsilon():
+        if budget.order == math.inf or budget.epsilon > LARGEST_WHOLE_EPSILON:
             raise InvalidInput("NoisyVectors take a budget with delta above 0 and a smaller epsilon")
         # What a thresholded release adds to a log ratio comes off epsilon: PROOF_sparse_histogram.md, step 6.
         epsilon = (budget.epsilon + math.log1p(-budget.slack) * _UP) / (_UP if budget.slack else 1.0)
@@ -377,7 +372,7 @@ def largest_length(*, epsilon: float, delta: float, entries: int) -> float:
     low, high = 0.0, 2.0
     while discrete_delta(epsilon, high, entries=entries) <= delta and high < 2.0**20:
         low, high = high, 2 * high
-    return _halved(low, high, lambda length: discrete_delta(epsilon, length, entries=entries) <= delta)[0]
+    return halve_interval(low, high, lambda length: discrete_delta(epsilon, length, entries=entries) <= delta)[0]
 
 
 def smallest_excess(length: float, *, delta: float, entries: int) -> float:
@@ -387,12 +382,4 @@ def smallest_excess(length: float, *, delta: float, entries: int) -> float:
         low, high = high, 2 * high
         if high > 2.0**20:
             return math.inf
-    return _halved(low, high, lambda epsilon: discrete_delta(epsilon, length, entries=entries) > delta)[1]
-
-
-def _halved(low: float, high: float, holds: Callable[[float], bool]) -> tuple[float, float]:
-    """Return two numbers next to each other, of which it holds at the first alone, as it does of the two given."""
-    for _ in range(80):
-        middle = (low + high) / 2
-        low, high = (middle, high) if holds(middle) else (low, middle)
-    return low, high
+    return halve_interval(low, high, lambda epsilon: discrete_delta(epsilon, length, entries=entries) > delta)[1]

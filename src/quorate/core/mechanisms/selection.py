@@ -24,7 +24,7 @@ from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.mechanisms.distributions import stable_up
 from quorate.core.mechanisms.exponential import draw_below
 from quorate.core.mechanisms.noisy_vector import discrete_loss, largest_length, smallest_excess
-from quorate.core.mechanisms.orders import smallest_epsilon
+from quorate.core.mechanisms.orders import halve_interval, smallest_epsilon
 from quorate.core.privacy import Budget, Cost, gaussian_renyi, pure_renyi
 
 MOST_ENTRIES = 2**20  # that a Gaussian trial may release; proof: step 4
@@ -324,9 +324,7 @@ def negative_binomial(shape: int, *, candidates: int, tried: float) -> tuple[int
     low, high = 1e-9, 1 - 1e-9  # a smaller chance of stopping means more trials
     if _tried(law(low), candidates) < tried:
         return ()
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if _tried(law(middle), candidates) >= tried else (low, middle)
+    low, _ = halve_interval(low, high, lambda stop: _tried(law(stop), candidates) >= tried, steps=60)
     return tuple(int(weight * _UNIT) for weight in law(low))
 
 

@@ -21,7 +21,7 @@ from quorate.core.checks import check_count, check_delta, check_order, check_pos
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.mechanisms.base import Counts, QueryMechanism
 from quorate.core.mechanisms.distributions import stable_up
-from quorate.core.mechanisms.orders import smallest_epsilon
+from quorate.core.mechanisms.orders import halve_interval, smallest_epsilon
 from quorate.core.privacy import RENYI_QUANTA, Cost, best_order, exceeds, price_of_each, to_capacity, to_epsilon
 
 _FACTORS = ((0.8,), (1.3, 2.0, 4.0, 16.0))  # of the usual order, downwards and upwards, tried where tables are short
@@ -282,37 +282,19 @@ def _cost_of_fall(wrong: float, fall: float, order: float) -> tuple[float, float
     return math.log1p(max(excess, 0.0)) / (order - 1), slope
 
 
-def _log_quotient(q: float, p: float) -> float:
-    change = q - p
-    return math.log1p(change / p) if abs(change) <= p / 2 else math.log(q) - math.log(p)
-
-
-def _cost_of_one(p: tuple[float, float], q: tuple[float, float], order: float) -> float:
-    """Do about what `table_cost` does for two coins (wrong, right), many times as fast: to build by, not to charge."""
-    largest, power = 0.0, 1 - order
-    for (wrong, right), (wrong_after, right_after) in ((p, q), (q, p)):
-        log_wrong, log_right = power * _log_quotient(wrong_after, wrong), power * _log_quotient(right_after, right)
-        if max(log_wrong, log_right) < 500:
-            log_sum = math.log1p(max(0.0, wrong * math.expm1(log_wrong) + right * math.expm1(log_right)))
-        else:
-            log_sum = (
-                math.log(wrong) + log_wrong if log_wrong > log_right else math.log(right) + log_right
-            )  # and next to nothing
-        largest = max(largest, log_sum)
-    return largest / (order - 1)
+def _cost_of_swap(u: float, order: float) -> float:
+    """Return about the divergence of the coins (u, 1 - u) and (1 - u, u): to build by, not to charge."""
+    growth = (order - 1) * (math.log1p(-u) - math.log(u))
+    if growth > 500:
+        return (math.log1p(-u) + growth) / (order - 1)  # and next to nothing
+    return math.log1p(max(0.0, u * math.expm1(-growth) + (1 - u) * math.expm1(growth))) / (order - 1)
 
 
 def _first(order: float, price: float) -> float:
     """Return the smallest probability u for which (u, 1 - u) and (1 - u, u) are within this price."""
     if math.isinf(order):
         return 1 / (1 + math.exp(price))
-    low, high = 0.0, 0.5
-    for _ in range(200):
-        u = (low + high) / 2
-        if not low < u < high:
-            break
-        low, high = (low, u) if _cost_of_one((u, 1 - u), (1 - u, u), order) <= price else (u, high)
-    return high
+    return halve_interval(0.0, 0.5, lambda u: _cost_of_swap(u, order) > price, steps=200)[1]
 
 
 def _levels(teachers: int, order: float, price: float, most_errors: float) -> tuple[int, ...]:

@@ -12,11 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quorate.core._noise import NoiseSource
-from quorate.core.checks import check_count, check_delta, check_positive, check_rate
-from quorate.core.errors import Infeasible
+from quorate.core.checks import check_count, check_positive, check_rate
 from quorate.core.mechanisms.base import Counts, QueryMechanism
-from quorate.core.mechanisms.orders import largest_epsilon, smallest_epsilon
-from quorate.core.privacy import RENYI_QUANTA, Cost, exponential_renyi
+from quorate.core.mechanisms.exponential import ExponentialChoice
+from quorate.core.privacy import Cost, exponential_renyi
 from quorate.core.privacy.cost import float_up
 
 
@@ -38,18 +37,9 @@ class SoftMajority(QueryMechanism):
     @classmethod
     def calibrate(cls, *, epsilon: float, delta: float = 0.0, teachers: int, queries: int = 1) -> "SoftMajority":
         """Return the SoftMajority that can answer this many queries within (epsilon, delta)."""
-        epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta)
         queries = check_count("queries", queries)
-        epsilon_each = math.floor(Fraction(epsilon) / queries * RENYI_QUANTA) / RENYI_QUANTA  # a whole number of quanta
-        if epsilon_each == 0:
-            raise Infeasible(f"{queries} queries leave less than one quantum for each; ask fewer")
-        if delta > 0:
-
-            def fits(trial: float) -> bool:
-                return cls(teachers=teachers, epsilon=trial).epsilon(delta=delta, queries=queries) <= epsilon
-
-            epsilon_each = largest_epsilon(epsilon_each, epsilon, fits)
-        return cls(teachers=teachers, epsilon=epsilon_each)
+        choice = ExponentialChoice.calibrate(epsilon=epsilon, delta=delta, choices=queries)
+        return cls(teachers=teachers, epsilon=choice.epsilon_per_choice)
 
     @property
     def scale(self) -> float:
@@ -62,10 +52,8 @@ class SoftMajority(QueryMechanism):
 
     def epsilon(self, *, delta: float = 0.0, queries: int = 1) -> float:
         """Return the epsilon of this many adaptively chosen queries at `delta`."""
-        plain = self.epsilon_per_query * check_count("queries", queries)
-        if check_delta(delta) == 0:
-            return plain
-        return min(plain, smallest_epsilon(lambda order: queries * self.renyi(order), delta=delta)[0])
+        queries = check_count("queries", queries)
+        return ExponentialChoice(epsilon=self.epsilon_per_query).epsilon(delta=delta, choices=queries)
 
     def distance(self, *, answer_rate: float = 0.99) -> int:
         """Return the smallest distance at which the top label beats one rival at this rate."""

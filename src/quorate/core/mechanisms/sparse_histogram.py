@@ -14,7 +14,7 @@ import numpy as np
 
 from quorate.core._noise import NoiseSource, system_noise
 from quorate.core.arrays import Integers
-from quorate.core.checks import check_count, check_delta, check_finite_order, check_positive, check_scale, set_validated
+from quorate.core.checks import check_count, check_delta, check_finite_order, check_positive, validate_fields
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.mechanisms.distributions import gaussian_tail, gaussian_tail_quantile
 from quorate.core.mechanisms.noisy_vector import ROUNDING_VARIANCE, NoisyVectors, discrete_delta
@@ -40,12 +40,7 @@ class SparseHistogram:
     threshold: int
 
     def __post_init__(self) -> None:
-        set_validated(
-            self,
-            columns=check_count("columns", self.columns),
-            scale=check_scale("scale", self.scale),
-            threshold=check_count("threshold", self.threshold),
-        )
+        validate_fields(self)
 
     @classmethod
     def calibrate(cls, *, epsilon: float, delta: float, columns: int) -> "SparseHistogram":
@@ -74,15 +69,7 @@ class SparseHistogram:
     @classmethod
     def for_slack(cls, *, columns: int, scale: float, slack: float) -> "SparseHistogram":
         """Return the histogram of this noise with the lowest threshold that single keys pass with this probability."""
-        columns = check_count("columns", columns)
-        tail = -math.expm1(math.log1p(-check_delta(slack, zero=False)) / columns) / _UP  # proof: step 2
-        if scale <= _LARGEST_TABLE_SCALE:
-            threshold = 1 + gaussian_tail_quantile(scale, tail / _UP)
-        else:
-            threshold = 2 + math.ceil(scale * math.sqrt(2 * math.log(1 / tail)) * _UP)
-        while single_key_chance(columns=columns, scale=scale, threshold=threshold) > slack:
-            threshold += 1
-        return cls(columns=columns, scale=scale, threshold=threshold)
+        return cls(columns=columns, scale=scale, threshold=1 + noise_bound(keys=columns, scale=scale, slack=slack))
 
     @property
     def slack(self) -> float:
@@ -180,6 +167,18 @@ class SparseHistogram:
         histogram = cls.for_slack(columns=len(lists), scale=scale, slack=slack)  # proof: step 6
         vectors.describe_thresholded(2 * len(lists), scale, keys=len(lists), above=histogram.threshold - 1)
         return histogram.release(lists, known=known), histogram
+
+
+def noise_bound(*, keys: int, scale: float, slack: float) -> int:
+    """Return the least bound that the noise of one of this many keys of a unit passes with this probability."""
+    tail = -math.expm1(math.log1p(-check_delta(slack, zero=False)) / check_count("keys", keys)) / _UP  # proof: step 2
+    if scale <= _LARGEST_TABLE_SCALE:
+        bound = gaussian_tail_quantile(scale, tail / _UP)
+    else:
+        bound = 1 + math.ceil(scale * math.sqrt(2 * math.log(1 / tail)) * _UP)
+    while single_key_chance(columns=keys, scale=scale, threshold=bound + 1) > slack:
+        bound += 1
+    return bound
 
 
 def single_key_chance(*, columns: int, scale: float, threshold: int) -> float:

@@ -16,14 +16,12 @@ import numpy as np
 
 from quorate.core._noise import NoiseSource, system_noise
 from quorate.core.arrays import Integers
-from quorate.core.checks import check_count, check_delta, check_finite_order, check_scale, set_validated
-from quorate.core.mechanisms.distributions import gaussian_tail_quantile
+from quorate.core.checks import check_finite_order, validate_fields
 from quorate.core.mechanisms.noisy_vector import NoisyVector, NoisyVectors
-from quorate.core.mechanisms.sparse_histogram import single_key_chance
+from quorate.core.mechanisms.sparse_histogram import noise_bound, single_key_chance
 from quorate.core.privacy import Cost
 
 _UP = 1 + 2.0**-40
-_LARGEST_TABLE_SCALE = 2.0**16  # A sub-Gaussian bound replaces the table of the law above this scale.
 
 SumsOfKeys = Callable[[Sequence[str]], Any]  # exact sums, as one vector of whole numbers, when these keys are published
 
@@ -46,34 +44,19 @@ class SparseSums:
     threshold: int
 
     def __post_init__(self) -> None:
-        set_validated(
-            self,
-            head=check_count("head", self.head),
-            keys_per_unit=check_count("keys_per_unit", self.keys_per_unit),
-            squared_sensitivity=check_count("squared_sensitivity", self.squared_sensitivity),
-            scale=check_scale("scale", self.scale),
-            threshold=check_count("threshold", self.threshold),
-        )
+        validate_fields(self)
 
     @classmethod
     def for_slack(
         cls, *, head: int, keys_per_unit: int, squared_sensitivity: int, scale: float, slack: float
     ) -> "SparseSums":
         """Return the SparseSums of this noise with the lowest threshold that single keys pass with this probability."""
-        keys = check_count("keys_per_unit", keys_per_unit)
-        tail = -math.expm1(math.log1p(-check_delta(slack, zero=False)) / keys) / _UP  # proof: step 2
-        if scale <= _LARGEST_TABLE_SCALE:
-            above = gaussian_tail_quantile(scale, tail / _UP)
-        else:
-            above = 1 + math.ceil(scale * math.sqrt(2 * math.log(1 / tail)) * _UP)
-        while single_key_chance(columns=keys, scale=scale, threshold=above + 1) > slack:
-            above += 1
         return cls(
             head=head,
-            keys_per_unit=keys,
+            keys_per_unit=keys_per_unit,
             squared_sensitivity=squared_sensitivity,
             scale=scale,
-            threshold=head + above,
+            threshold=head + noise_bound(keys=keys_per_unit, scale=scale, slack=slack),  # proof: step 2
         )
 
     @property

@@ -27,6 +27,7 @@ from quorate.core.mechanisms.base import (
     distances,
 )
 from quorate.core.mechanisms.distributions import laplace_difference_tail, laplace_tail, laplace_tail_quantile
+from quorate.core.mechanisms.orders import halve_interval
 from quorate.core.privacy import RENYI_QUANTA, Cost, best_order, exceeds, pure_renyi, to_capacity
 from quorate.core.requests import NO_QUORUM
 
@@ -175,12 +176,10 @@ def _tight(epsilon: float, delta: float, teachers: int, no_quorums: int) -> Stab
 
 def _epoch_epsilon(renyi: float, order: float) -> float:
     """Return the largest epsilon (rounded down) whose divergence at this order is at most `renyi`."""
-    low, high = 0.0, 2 * renyi + math.sqrt(renyi)
+    high = 2 * renyi + math.sqrt(renyi)
     while pure_renyi(high, order=order) < renyi:
         high *= 2
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if pure_renyi(middle, order=order) <= renyi else (low, middle)
+    low, _ = halve_interval(0.0, high, lambda epsilon: pure_renyi(epsilon, order=order) <= renyi, steps=60)
     return low * (1 - 2.0**-40)
 
 

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from quorate.core.batch import Batch
 from quorate.core.checks import check_process
+from quorate.core.disk import sync_path, write_new
 from quorate.core.errors import InvalidInput, LedgerRefused, QuorateError
 from quorate.core.ledger import Ledger
 from quorate.core.ledger import Phase as KeptPhase
@@ -31,7 +32,7 @@ from quorate.core.session import Session
 from quorate.models.everlasting._arrivals import Arrivals, Phase, Seats, SeatsFile
 from quorate.models.everlasting._teaching import ensemble_files, ensemble_from
 from quorate.models.saving.codecs import arrays_from, arrays_of, reaching_settings, skops_types
-from quorate.models.saving.folder import checked_file, digest_of, sync_names, write_new
+from quorate.models.saving.folder import checked_file, digest_of
 
 _LOCK = "phase.lock"
 _NAME = "phase-"  # begins the names of all files of a phase
@@ -163,7 +164,7 @@ class PhaseFolder:
             write_new(self.path / f"{name}.{part}", content, synced=True)
         file = self._seats_file(f"{name}.seats", new=True)
         file.append(*self._rows(0))
-        sync_names(self.path)
+        sync_path(self.path)
         opened = KeptPhase(
             number=arrivals.number,
             seats=arrivals.size,
@@ -275,7 +276,7 @@ class PhaseFolder:
                 path.unlink(missing_ok=True)
             except OSError as error:
                 raise LedgerRefused(f"{path} is of an earlier phase and cannot be removed: {error.strerror}") from None
-        sync_names(self.path)
+        sync_path(self.path)
 
 
 def _count(arrivals: Arrivals) -> dict[str, Any]:

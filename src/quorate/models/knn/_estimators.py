@@ -20,7 +20,7 @@ from quorate.compute.learners.backends import choose_backend
 from quorate.core.arrays import Floats
 from quorate.core.checks import check_bounds, check_choice, check_count, check_delta, check_positive, check_rate
 from quorate.core.errors import InvalidInput
-from quorate.core.mechanisms.noisy_vector import largest_whole_epsilon
+from quorate.core.mechanisms.noisy_vector import LARGEST_WHOLE_EPSILON
 from quorate.core.privacy import Budget
 from quorate.core.privacy.claims import Node, added_or_removed, neighbours_node
 from quorate.models.knn._ballots import Ballot, Labels, Levels, Shares, Terms
@@ -192,8 +192,8 @@ class NeighbourModel(SessionModel, ABC):
 
     def check_settings(self) -> None:
         """Refuse invalid settings."""
-        if check_positive("epsilon", self.epsilon) > largest_whole_epsilon():
-            raise InvalidInput(f"epsilon must be at most {largest_whole_epsilon():g}, not {self.epsilon:g}")
+        if check_positive("epsilon", self.epsilon) > LARGEST_WHOLE_EPSILON:
+            raise InvalidInput(f"epsilon must be at most {LARGEST_WHOLE_EPSILON:g}, not {self.epsilon:g}")
         check_delta(self.delta, zero=False)
         check_count("queries", self.queries, most=MOST)
         check_choice("kernel", self.kernel, ("flat", "linear"))

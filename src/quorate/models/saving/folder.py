@@ -22,6 +22,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from quorate.core import ledger as ledgers
+from quorate.core.disk import sync_path, write_new
 from quorate.core.errors import InvalidInput
 from quorate.core.privacy import Budget
 from quorate.tables import SCHEMA_FILE, Schema
@@ -143,7 +144,7 @@ class PrivateFolder(Folder):
             for name, content in contents.items():
                 begun.append(name)
                 write_new(self.path / name, content, synced=True)
-            sync_names(self.path)
+            sync_path(self.path)
         except OSError as error:
             outcome = "it is no model, and none can load it"
             if not sealed:  # no ledger stands there yet: the folder can be used again
@@ -234,24 +235,6 @@ def checked_file(path: Path, digest: str) -> bytes:
     if digest_of(content) != digest:
         raise InvalidInput(f"{path} was changed after the model was saved; it is not loaded")
     return content
-
-
-def sync_names(folder: Path) -> None:
-    """Wait until the names in a folder are on the disk."""
-    file = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
-
-
-def write_new(path: Path, content: bytes, *, synced: bool = False) -> None:
-    """Write a new file that its owner alone may read."""
-    with open(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600), "wb") as file:
-        file.write(content)
-        if synced:
-            file.flush()
-            os.fsync(file.fileno())
 
 
 def _number(value: Any) -> Any:

@@ -21,7 +21,7 @@ import numpy as np
 
 from quorate.core.arrays import Floats, Integers
 from quorate.core.errors import InvalidInput
-from quorate.core.mechanisms.noisy_vector import NoisyVector, NoisyVectors, largest_whole_epsilon
+from quorate.core.mechanisms.noisy_vector import LARGEST_WHOLE_EPSILON, NoisyVector, NoisyVectors
 from quorate.core.privacy import Budget
 from quorate.release.engines._components import (
     Clique,
@@ -112,7 +112,7 @@ class AdaptiveEngine(Engine):
 
     def _expected(self, queries: Any, records: int, epsilon: float, delta: float, public: Public) -> float:
         """Return the expected largest error of the first part alone, since the gain of choices is not public."""
-        if not fits_in_memory(queries) or epsilon > largest_whole_epsilon():
+        if not fits_in_memory(queries) or epsilon > LARGEST_WHOLE_EPSILON:
             return math.inf
         scale = histogram_scale(epsilon, delta) / records
         deviation = scale * math.sqrt(float(plan_marginals(queries, scale).variances.max()) / _FIRST)
