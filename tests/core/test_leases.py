@@ -300,7 +300,7 @@ def test_who_was_taken_for_dead_answers_nothing(make, monkeypatch):
     ledger, other = make(), make(again=True)
     asked = Asked("a", [b"x" * 16], id="7", body=b"body")
     ledger.admit([asked])
-    monkeypatch.setattr("quorate.core.ledger._ledger.is_gone", lambda owner, silent, patience: True)
+    monkeypatch.setattr("quorate.core.ledger._requests.is_gone", lambda owner, silent, patience: True)
     other.admit([asked])
     (late,) = ledger.keep({("a", b"x" * 16): 0}, {}, [asked])
     assert isinstance(late, InProgress)
@@ -483,7 +483,7 @@ def test_an_id_that_was_given_up_elsewhere_is_not_kept(make, monkeypatch):
     ledger, other = make(), make(again=True)
     asked = Asked("a", [b"x" * 16], id="7", body=b"body")
     ledger.admit([asked])
-    monkeypatch.setattr("quorate.core.ledger._ledger.is_gone", lambda owner, silent, patience: True)
+    monkeypatch.setattr("quorate.core.ledger._requests.is_gone", lambda owner, silent, patience: True)
     other.admit([asked])
     other.keep({}, {}, [asked])  # refused as a whole: the id is free again
     (late,) = ledger.keep({("a", b"x" * 16): 1}, {}, [asked])

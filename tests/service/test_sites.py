@@ -420,7 +420,7 @@ def test_masks_are_of_one_start_of_a_site(folders, tmp_path, monkeypatch):
 def test_a_site_whose_id_was_taken_over_does_not_answer(opened, monkeypatch, ended):
     """Another process took this one for dead while it charged, and has perhaps answered: so this one does not."""
     slow, other = opened(), opened()
-    monkeypatch.setattr("quorate.core.ledger._ledger._is_gone", lambda owner, silent: True)
+    monkeypatch.setattr("quorate.core.ledger._requests._is_gone", lambda owner, silent: True)
     batch = Batch.of(ID, declared(), QUERIES)
     keep = slow._session.ledger.keep
 

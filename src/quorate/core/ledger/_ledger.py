@@ -11,20 +11,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from quorate.core.errors import InvalidInput, LedgerRefused, QuorateError
+from quorate.core.errors import InvalidInput, LedgerRefused
 from quorate.core.ledger._compaction import Compacting
 from quorate.core.ledger._keys import KeyRing
 from quorate.core.ledger._phases import Phases, take_over_phase
 from quorate.core.ledger._postgres import PostgresStore, check_driver
-from quorate.core.ledger._requests import admit, forget_requests, keep, recall, set_aside, take_over, withdraw
+from quorate.core.ledger._requests import Requests, forget_requests, take_over
 from quorate.core.ledger._rules import FORMAT, State
 from quorate.core.ledger._store import SQLiteStore, Store, folder_of, is_url, locate_ledger, make_key, read_key
 from quorate.core.ledger._verify import RUNS, Verification, check_chain, check_marks, read_entries, run_noises
 from quorate.core.ledger._views import Activity, LedgerView, Refusal, view_of
-from quorate.core.ledger.budget import LeasedBudget, is_gone, owner_name
+from quorate.core.ledger.budget import LeasedBudget, owner_name
 from quorate.core.ledger.chain import Change, Entry, Head, Witness, keyed_hash
 from quorate.core.privacy import Budget
-from quorate.core.requests import NO_QUORUM, OWN_CALLER, Admitted, Asked, Outcome, Query, SetAside
 
 _KEPT_REFUSALS = 1000
 
@@ -69,11 +68,10 @@ class Notes:
 
 
 _ID = 16
-_ID_SECONDS = 30.0  # for which an id stays reserved by a process on another host
 _PROBE = "probe"  # the name of a row that proves that the ledger can be written
 
 
-class Ledger(Notes, Phases, KeyRing, Compacting):
+class Ledger(Notes, Requests, Phases, KeyRing, Compacting):
     """The stored account of a model. No crash, copy or restart gives back any budget that was spent.
 
     >>> import tempfile
@@ -297,78 +295,6 @@ class Ledger(Notes, Phases, KeyRing, Compacting):
             count = change.statements.run(statement, (self._id, change.state.forgotten))[0][0]
             return int(count) + change.state.answers_forgotten
 
-    def recall(self, caller: str, queries: Iterable[bytes]) -> dict[Query, int]:
-        """Return the answers that this caller received to these queries, without counting them as requests."""
-        with self.change() as change:
-            return recall(change, {caller: queries})
-
-    def admit(self, requests: Sequence[Asked]) -> list[Admitted | QuorateError]:
-        """Look up requests and reserve their ids, before anything is drawn for them."""
-        with self.change() as change:
-            self._admitted = change.at
-            return admit(change, requests, owner=self._owner(), is_gone=_is_gone)
-
-    def withdraw(self, requests: Sequence[Asked], used: Mapping[str, Sequence[int]], *, counted: bool) -> None:
-        """Undo the admission of requests that get no answer, and free their ids.
-
-        `used` is the part of each caller's share that may have been used; the rest of its reservation is released.
-        The rows still count against quotas and rates if `counted`.
-        """
-        with self.change() as change:
-            withdraw(change, requests, used, owner=self._owner(), admitted=self._admitted, counted=counted)
-
-    def keep(
-        self,
-        answers: Mapping[Query, int],
-        labels: dict[Query, int],
-        requests: Sequence[Asked],
-        *,
-        used: Mapping[str, Sequence[int]] | None = None,
-        kept_before: int = 0,
-    ) -> list[Outcome | QuorateError]:
-        """Keep answers and outcomes before they are returned.
-
-        `used` has the no-quorums and the cost of each caller, whose reservations it ends. `kept_before` is the number
-        of answers that were already kept for these requests, which do not count as repetitions.
-        """
-        with self.change() as change:
-            return keep(
-                change,
-                answers,
-                labels,
-                requests,
-                owner=self._owner(),
-                lease=self.lease_name,
-                no_quorum=NO_QUORUM,
-                used=used,
-                kept_before=kept_before,
-            )
-
-    def keep_own(self, values: Mapping[bytes, int]) -> None:
-        """Keep the state from which a model continues, under unused names, and mark it like a charge.
-
-        Values are never replaced: a name that is already used shows that another copy of the model is in use.
-        """
-        with self.change() as change:
-            if recall(change, {OWN_CALLER: values}):
-                raise LedgerRefused(
-                    "another copy of this model continued from this state and spent its budget; use that copy"
-                )
-            answers = {(OWN_CALLER, name): value for name, value in values.items()}
-            keep(change, answers, {}, [], owner=self._owner(), lease=self.lease_name, no_quorum=NO_QUORUM, used=None)
-            change.charged = True  # An old copy must not continue from an earlier state.
-
-    def renew(self, caller: str, reserved: SetAside, used: Sequence[int], *, rows: int, need: int) -> SetAside:
-        """Charge a caller for the use of a request so far, and reserve more for its remaining `rows`."""
-        with self.change() as change:
-            settled = [reserved.no_quorums, reserved.cost]
-            body = {"owner": self._owner(), "caller": caller, "settled": settled, "used": list(used)}
-            change.append("renewed", body | {"held": [None, None]})
-            renewed = set_aside(change, caller, rows, reserved={}, owner=self._owner(), is_gone=_is_gone, need=need)
-            none = {"settled": [None, None], "used": [0, 0]}
-            change.append("renewed", body | none | {"held": [renewed.no_quorums, renewed.cost]})
-            return renewed
-
     def _owner(self) -> str:
         return f"{self._session}@{owner_name()}"
 
@@ -413,14 +339,6 @@ class Ledger(Notes, Phases, KeyRing, Compacting):
     def close_store(self) -> None:
         """Close the file or the connection. The next use opens it again."""
         self._store.close()
-
-
-def _is_gone(owner: str, silent: float) -> bool:
-    """Return whether who holds an id is dead, or cannot be looked up and has held it for as long as an idle lease.
-
-    One that lives nevertheless sends nothing: whoever keeps an outcome first wins (PROOF.md, step 8).
-    """
-    return is_gone(owner.partition("@")[2], silent=silent, patience=_ID_SECONDS)
 
 
 def find_ledger(folder: Path, *, fingerprint: str, verify: bool = True) -> Ledger:

@@ -1,15 +1,19 @@
 """Requests and answers in a ledger: each answer is kept before it is released, and an id is answered once."""
 
+from abc import ABC, abstractmethod
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
-from quorate.core.errors import IdReused, InProgress, KeyClosed, QuorateError
+from quorate.core.errors import IdReused, InProgress, KeyClosed, LedgerRefused, QuorateError
 from quorate.core.ledger._shares import allow, hold_for, is_limited
+from quorate.core.ledger.budget import is_gone
 from quorate.core.ledger.chain import Change, digest_rows
 from quorate.core.requests import (
+    NO_QUORUM,
     OWN_CALLER,
     REFUSED,
     Admitted,
@@ -22,6 +26,7 @@ from quorate.core.requests import (
 )
 
 _NAMES = 400  # values in one lookup statement
+_ID_SECONDS = 30.0  # for which an id stays reserved by a process on another host
 _MINUTE = 60
 
 # Keep a tombstone of a forgotten request, so that its id cannot be reused.
@@ -38,7 +43,7 @@ def unpack(packed: bytes) -> Outcome:
     return array("q", bytes(packed)).tolist()
 
 
-def recall(change: Change, wanted: Mapping[str, Iterable[bytes]]) -> dict[Query, int]:
+def _recall(change: Change, wanted: Mapping[str, Iterable[bytes]]) -> dict[Query, int]:
     """Return the answers that these callers received to these queries."""
     labels: dict[Query, int] = {}
     forgotten = change.state.forgotten
@@ -56,29 +61,149 @@ def recall(change: Change, wanted: Mapping[str, Iterable[bytes]]) -> dict[Query,
     return labels
 
 
-def admit(
-    change: Change, requests: Sequence[Asked], *, owner: str, is_gone: Callable[[str, float], bool]
-) -> list[Admitted | QuorateError]:
-    """Look up requests, reserve their ids, and count their rows against the limits of the keys."""
-    if not requests:
-        return []
-    if owner in change.state.holds:  # of a group that failed: the next `keep` would let go of it. proof: step 12
-        change.append("hold_lost", {"owner": owner})
-    results, rows = _register(change, requests, owner, is_gone)
-    pairs = list(zip(requests, results, strict=True))
-    new = {(request.caller, query) for request, result in pairs if result is None for query in request.queries}
-    labels = recall(change, _by_caller(new))
-    admitted = [_with_answers(request, labels) if result is None else result for request, result in pairs]
-    if keyed := _of_keys(change, rows):
-        aside = _hold(change, requests, admitted, owner=owner, is_gone=is_gone)
-        change.append(
-            "admitted", {"rows": keyed, "held": aside} | ({"owner": owner} if aside else {})
-        )  # proof: step 12
-    return admitted
+class Requests(ABC):
+    """The part of a `Ledger` that keeps requests and answers."""
+
+    lease_name: str
+    _admitted: float
+
+    @abstractmethod
+    def change(self) -> AbstractContextManager[Change]:
+        """Open one transaction on the ledger."""
+
+    @abstractmethod
+    def _owner(self) -> str: ...
+
+    def recall(self, caller: str, queries: Iterable[bytes]) -> dict[Query, int]:
+        """Return the answers that this caller received to these queries, without counting them as requests."""
+        with self.change() as change:
+            return _recall(change, {caller: queries})
+
+    def admit(self, requests: Sequence[Asked]) -> list[Admitted | QuorateError]:
+        """Look up requests, reserve their ids, and count their rows against the limits of the keys."""
+        owner = self._owner()
+        with self.change() as change:
+            self._admitted = change.at
+            if not requests:
+                return []
+            if owner in change.state.holds:  # of a failed group: the next `keep` would let go of it. proof: step 12
+                change.append("hold_lost", {"owner": owner})
+            results, rows = _register(change, requests, owner)
+            pairs = list(zip(requests, results, strict=True))
+            new = {(request.caller, query) for request, result in pairs if result is None for query in request.queries}
+            labels = _recall(change, _by_caller(new))
+            admitted = [_with_answers(request, labels) if result is None else result for request, result in pairs]
+            if keyed := _of_keys(change, rows):
+                aside = _hold(change, requests, admitted, owner)
+                named = {"owner": owner} if aside else {}
+                change.append("admitted", {"rows": keyed, "held": aside} | named)  # proof: step 12
+            return admitted
+
+    def withdraw(self, requests: Sequence[Asked], used: Mapping[str, Sequence[int]], *, counted: bool) -> None:
+        """Undo the admission of requests that get no answer, and free their ids.
+
+        `used` is the part of each caller's share that may have been used; the rest of its reservation is released.
+        The rows still count against quotas and rates if `counted`.
+        """
+        owner, rows = self._owner(), Counter[str]()
+        for request in () if counted else requests:
+            rows[request.caller] += len(request.queries)
+        with self.change() as change:
+            body = {
+                "owner": owner,
+                "rows": _of_keys(change, +rows),
+                "used": _charges(change, used),
+                "minute": int(self._admitted // _MINUTE) * _MINUTE,
+            }
+            if body["rows"] or body["used"] or owner in change.state.holds:
+                change.append("withdrawn", body)
+            ids = [(change.ledger, request.caller, request.id, owner) for request in requests if request.id is not None]
+            change.statements.run_many(
+                "DELETE FROM quorate_request WHERE ledger = ? AND caller = ? AND id = ? AND owner = ? "
+                "AND outcome IS NULL",
+                ids,
+            )
+
+    def keep(
+        self,
+        answers: Mapping[Query, int],
+        labels: dict[Query, int],
+        requests: Sequence[Asked],
+        *,
+        used: Mapping[str, Sequence[int]] | None = None,
+        kept_before: int = 0,
+    ) -> list[Outcome | QuorateError]:
+        """Keep answers and outcomes in one entry, before they are returned; an answer that is kept is not replaced.
+
+        The answers are added to `labels`, which has the remembered ones. `used` has the no-quorums and the cost of each
+        caller, whose reservations it ends. `kept_before` answers of these requests were kept in earlier entries. They
+        count there, and not as repetitions here.
+        """
+        with self.change() as change:
+            return self._keep(change, answers, labels, requests, used=used, kept_before=kept_before)
+
+    def keep_own(self, values: Mapping[bytes, int]) -> None:
+        """Keep the state from which a model continues, under unused names, and mark it like a charge.
+
+        Values are never replaced: a name that is already used shows that another copy of the model is in use.
+        """
+        with self.change() as change:
+            if _recall(change, {OWN_CALLER: values}):
+                raise LedgerRefused(
+                    "another copy of this model continued from this state and spent its budget; use that copy"
+                )
+            self._keep(change, {(OWN_CALLER, name): value for name, value in values.items()}, {}, [])
+            change.charged = True  # An old copy must not continue from an earlier state.
+
+    def renew(self, caller: str, reserved: SetAside, used: Sequence[int], *, rows: int, need: int) -> SetAside:
+        """Charge a caller for the use of a request so far, and reserve more for its remaining `rows`."""
+        with self.change() as change:
+            settled = [reserved.no_quorums, reserved.cost]
+            body = {"owner": self._owner(), "caller": caller, "settled": settled, "used": list(used)}
+            change.append("renewed", body | {"held": [None, None]})
+            renewed = _set_aside(change, caller, rows, reserved={}, owner=self._owner(), need=need)
+            none = {"settled": [None, None], "used": [0, 0]}
+            change.append("renewed", body | none | {"held": [renewed.no_quorums, renewed.cost]})
+            return renewed
+
+    def _keep(
+        self,
+        change: Change,
+        answers: Mapping[Query, int],
+        labels: dict[Query, int],
+        requests: Sequence[Asked],
+        *,
+        used: Mapping[str, Sequence[int]] | None = None,
+        kept_before: int = 0,
+    ) -> list[Outcome | QuorateError]:
+        owner, inserted = self._owner(), _insert(change, answers)
+        labels.update(answers)
+        if len(inserted) < len(answers):  # Another process answered some queries meanwhile, and its answers are kept.
+            labels.update(_recall(change, _by_caller(answers.keys() - inserted.keys())))
+        results, ended, returned = _settle(change, requests, labels, owner)
+        counts, refused = Counter(inserted.values()), returned.total()
+        rows = sum(len(request.queries) for request in requests)
+        body: dict[str, Any] = {
+            "lease": self.lease_name,
+            "answered": counts.total() - counts[NO_QUORUM],
+            "no_quorums": counts[NO_QUORUM],
+            "repeated": max(0, rows - refused - kept_before - counts.total()),
+            "refused": refused,
+            "returned": _of_keys(change, +returned),
+            "digest": _digest(inserted.items(), ended),
+        }
+        if used is not None:
+            body |= _used(change, owner, used)
+        if inserted or ended or body["returned"] or "used" in body:
+            _write(change, change.append("answered", body), ended)
+        callers = Counter(label for (caller, _), label in inserted.items() if caller != OWN_CALLER)  # no own values
+        given = {"answered": callers.total() - callers[NO_QUORUM], "no_quorums": callers[NO_QUORUM]}
+        note_activity(change, body | given)
+        return results
 
 
 def _register(
-    change: Change, requests: Sequence[Asked], owner: str, is_gone: Callable[[str, float], bool]
+    change: Change, requests: Sequence[Asked], owner: str
 ) -> tuple[list[Admitted | QuorateError | None], Counter[str]]:
     """Reserve the ids of the requests to answer, and return the number of their rows by caller.
 
@@ -90,7 +215,7 @@ def _register(
     ids = []
     for request in requests:
         try:
-            results.append(_check_request(change, request, earlier, rows, owner=owner, is_gone=is_gone))
+            results.append(_check_request(change, request, earlier, rows, owner))
         except QuorateError as error:
             results.append(error)
         if results[-1] is None:
@@ -111,13 +236,11 @@ def _check_request(
     request: Asked,
     earlier: Mapping[tuple[str, str | None], Any],
     rows: Counter[str],
-    *,
     owner: str,
-    is_gone: Callable[[str, float], bool],
 ) -> Admitted | None:
     """Return the outcome of an earlier request of the same id, or None; raise if the caller may not ask this."""
     registered = earlier.get((request.caller, request.id))
-    if registered is not None and (outcome := _earlier(change, request, registered, owner, is_gone)) is not None:
+    if registered is not None and (outcome := _earlier(change, request, registered, owner)) is not None:
         return outcome
     if (key := change.state.keys.get(request.caller)) is not None:
         if not key.opens(change.at):
@@ -132,12 +255,7 @@ def _with_answers(request: Asked, labels: Mapping[Query, int]) -> Admitted:
 
 
 def _hold(
-    change: Change,
-    requests: Sequence[Asked],
-    admitted: list[Admitted | QuorateError],
-    *,
-    owner: str,
-    is_gone: Callable[[str, float], bool],
+    change: Change, requests: Sequence[Asked], admitted: list[Admitted | QuorateError], owner: str
 ) -> dict[str, list[int | None]]:
     """Reserve the shares that these requests may need, and return the reservation of each caller."""
     reserved: dict[str, list[int | None]] = {}
@@ -146,7 +264,7 @@ def _hold(
             new = len(set(request.queries) - result.answers.keys())
             if not new:
                 continue
-            aside = set_aside(change, request.caller, new, reserved=reserved, owner=owner, is_gone=is_gone)
+            aside = _set_aside(change, request.caller, new, reserved=reserved, owner=owner)
             pair = reserved.setdefault(request.caller, [None, None])
             pair[:] = _more(pair[0], aside.no_quorums), _more(pair[1], aside.cost)
             admitted[index] = replace(result, reserved=aside)
@@ -157,21 +275,14 @@ def _more(had: int | None, added: int | None) -> int | None:
     return had if added is None else (had or 0) + added
 
 
-def set_aside(
-    change: Change,
-    caller: str,
-    rows: int,
-    *,
-    reserved: Mapping[str, Any],
-    owner: str,
-    is_gone: Callable[[str, float], bool],
-    need: int = 0,
+def _set_aside(
+    change: Change, caller: str, rows: int, *, reserved: Mapping[str, Any], owner: str, need: int = 0
 ) -> SetAside:
     """Charge the reservations of dead processes, and return the reservation for new rows of a caller."""
     aside = hold_for(change.state, caller, rows, reserved, need=need)
     if not aside.spent and 0 in (aside.no_quorums, aside.cost) and rows:
         for name, hold in list(change.state.holds.items()):
-            if name != owner and is_gone(name, change.at - hold.at):
+            if name != owner and _is_gone(name, change.at - hold.at):
                 change.append("hold_lost", {"owner": name})
         aside = hold_for(change.state, caller, rows, reserved, need=need)
     return aside
@@ -201,36 +312,7 @@ def _requests(change: Change, requests: Sequence[Asked]) -> dict[tuple[str, str 
     return rows
 
 
-def withdraw(
-    change: Change,
-    requests: Sequence[Asked],
-    used: Mapping[str, Sequence[int]],
-    *,
-    owner: str,
-    admitted: float,
-    counted: bool,
-) -> None:
-    """Free the ids of these requests, charge their possible use, and return their rows unless `counted`."""
-    rows: Counter[str] = Counter()
-    for request in () if counted else requests:
-        rows[request.caller] += len(request.queries)
-    body = {
-        "owner": owner,
-        "rows": _of_keys(change, +rows),
-        "used": _charges(change, used),
-        "minute": int(admitted // _MINUTE) * _MINUTE,
-    }
-    if body["rows"] or body["used"] or owner in change.state.holds:
-        change.append("withdrawn", body)
-    change.statements.run_many(
-        "DELETE FROM quorate_request WHERE ledger = ? AND caller = ? AND id = ? AND owner = ? AND outcome IS NULL",
-        [(change.ledger, request.caller, request.id, owner) for request in requests if request.id is not None],
-    )
-
-
-def _earlier(
-    change: Change, request: Asked, registered: Any, owner: str, is_gone: Callable[[str, float], bool]
-) -> Admitted | None:
+def _earlier(change: Change, request: Asked, registered: Any, owner: str) -> Admitted | None:
     """Return the outcome of an earlier request of this id, or None if this request may take over the id."""
     body, holder, at, outcome = registered
     if outcome is None and not holder:
@@ -239,59 +321,21 @@ def _earlier(
         raise id_reused_error()
     if outcome is not None:
         return Admitted({}, unpack(outcome))
-    if holder != owner and not is_gone(holder, change.at - at):
+    if holder != owner and not _is_gone(holder, change.at - at):
         raise _in_progress()
     return None  # Its process died before an answer was kept, and so before any was released.
 
 
+def _is_gone(owner: str, silent: float) -> bool:
+    """Return whether who holds an id is dead, or cannot be looked up and has held it for as long as an idle lease.
+
+    One that lives nevertheless sends nothing: whoever keeps an outcome first wins (PROOF.md, step 8).
+    """
+    return is_gone(owner.partition("@")[2], silent=silent, patience=_ID_SECONDS)
+
+
 def _in_progress() -> InProgress:
     return InProgress("a request with this id is being answered just now; send it again in a moment")
-
-
-def keep(
-    change: Change,
-    answers: Mapping[Query, int],
-    labels: dict[Query, int],
-    requests: Sequence[Asked],
-    *,
-    owner: str,
-    lease: str,
-    no_quorum: int,
-    used: Mapping[str, Sequence[int]] | None,
-    kept_before: int = 0,
-) -> list[Outcome | QuorateError]:
-    """Keep new answers and the outcomes of requests in one entry. An answer that is already kept is not replaced.
-
-    The answers are added to `labels`, which has the remembered ones. `kept_before` answers of these requests were kept
-    in earlier entries. They count there, and not as repetitions here.
-    """
-    inserted = _insert(change, answers)
-    labels.update(answers)
-    if len(inserted) < len(answers):  # Another process answered some queries meanwhile, and its answers are kept.
-        labels.update(recall(change, _by_caller(answers.keys() - inserted.keys())))
-    results, ended, returned = _settle(change, requests, labels, owner)
-    counts, refused = Counter(inserted.values()), returned.total()
-    rows = sum(len(request.queries) for request in requests)
-    body: dict[str, Any] = {
-        "lease": lease,
-        "answered": counts.total() - counts[no_quorum],
-        "no_quorums": counts[no_quorum],
-        "repeated": max(0, rows - refused - kept_before - counts.total()),
-        "refused": refused,
-        "returned": _of_keys(change, +returned),
-        "digest": _digest(inserted.items(), ended),
-    }
-    if used is not None:
-        body |= _used(change, owner, used)
-    if inserted or ended or body["returned"] or "used" in body:
-        seq = change.append("answered", body)
-        _write(change, seq, ended)
-    callers = Counter(label for (caller, _), label in inserted.items() if caller != OWN_CALLER)  # no model's own values
-    note_activity(
-        change,
-        body | {"answered": callers.total() - callers[no_quorum], "no_quorums": callers[no_quorum]},
-    )
-    return results
 
 
 def _settle(
