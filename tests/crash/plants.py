@@ -73,10 +73,10 @@ def _strangers():
     """Not a bug: be on a host of one's own, where others cannot see whether a process lives, and wait for nobody."""
     import os
 
-    from quorate.core.ledger import _ledger as ledger
+    from quorate.core.ledger import _requests as requests
     from quorate.core.ledger import budget
 
-    budget._SILENT = ledger._ID_SECONDS = 0.05
+    budget._SILENT = requests._ID_SECONDS = 0.05
     budget._space = lambda: f"host {os.getpid()}"
 
 

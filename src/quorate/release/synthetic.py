@@ -14,8 +14,8 @@ from scipy import sparse, special
 from quorate.core.arrays import Floats
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.release.domain import Domain
-from quorate.release.engines.base import Released
-from quorate.release.engines.entropy import descend, fit_entropy
+from quorate.release.engines.base import Released, descend
+from quorate.release.engines.weights import fit_entropy
 from quorate.release.queries import BoxRanges, Marginals, Prefixes, Queries, Ranges, Rows
 
 MOST_ROWS = 20_000_000  # of synthetic data

@@ -57,6 +57,15 @@ def foreign(problem: str) -> Iterator[None]:
         raise InvalidInput(problem) from None
 
 
+@contextmanager
+def prefix_errors(prefix: str) -> Iterator[None]:
+    """Prefix the text of an error with its subject."""
+    try:
+        yield
+    except InvalidInput as error:
+        raise InvalidInput(f"{prefix}{error}") from None
+
+
 def type_problem(source: str, column: Any, kind: object) -> str:
     """Return what is wrong with a column of a type that cannot be read."""
     return f"{source}, column {column!r}: values must be numbers, texts, dates or truth values, got {kind}"

@@ -26,7 +26,7 @@ import pyarrow.csv
 
 from quorate.core.checks import check_choice, set_validated
 from quorate.core.errors import InvalidInput
-from quorate.tables.containers import check_names
+from quorate.tables.containers import check_names, prefix_errors
 from quorate.tables.csv_records import Irregularities, RecordBlocks, arrow_buffer
 from quorate.tables.values import raw_column
 
@@ -236,10 +236,8 @@ class _Source:
         self._rest = data
         separator = self._declared.separator or (hint[1] if hint is not None and hint[1] in _SEPARATORS else None)
         fields, separator = self._fields(line, separator)
-        try:
+        with prefix_errors(f"{self._path}: "):
             check_names(empty_texts([field.strip() for field in fields]))
-        except InvalidInput as error:
-            raise InvalidInput(f"{self._path}: {error}") from None
         if private and any(_is_number(field) for field in fields):
             raise InvalidInput(f"{self._path}: the first line must name the columns, and has a number in it")
         return CsvHeader(fields, encoding, separator)

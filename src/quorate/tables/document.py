@@ -7,6 +7,7 @@ from typing import Any
 
 from quorate.core.errors import InvalidInput
 from quorate.tables.columns import Category, Date, Kind, Label, Number, Text
+from quorate.tables.containers import prefix_errors
 from quorate.tables.dates import date_of
 from quorate.tables.learned import LearnedFacts
 from quorate.tables.reading import Reading
@@ -91,10 +92,8 @@ def kind_from_document(column: str, document: object) -> Kind:
     check_keys(f"column {column!r}", settings, _KEYS[kind])
     if kind == "category" and "categories" not in settings:
         raise InvalidInput(f"column {column!r}: a category needs its list of categories")
-    try:
+    with prefix_errors(f"column {column!r}: "):
         return _TYPES[kind](**settings)  # type: ignore[no-any-return]
-    except InvalidInput as error:
-        raise InvalidInput(f"column {column!r}: {error}") from None
 
 
 def kind_to_document(kind: Kind) -> dict[str, Any]:

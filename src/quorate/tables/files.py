@@ -33,7 +33,7 @@ import pyarrow.parquet
 from quorate.core.checks import check_choice
 from quorate.core.errors import InvalidInput
 from quorate.tables._sources import DATABASE, open_excel, open_query
-from quorate.tables.containers import Role, as_table, check_names, foreign, shown_names
+from quorate.tables.containers import Role, as_table, check_names, foreign, prefix_errors, shown_names
 from quorate.tables.csv_files import FOUND, CsvFormat, csv_header, empty_texts, stream_csv
 from quorate.tables.csv_records import Irregularities
 
@@ -448,10 +448,8 @@ def _display_name(file: File) -> str:
 
 def _check_table(file: File, table: pa.Table) -> pa.Table:
     """Return a table whose columns have different names, without the index of a pandas frame."""
-    try:
+    with prefix_errors(f"{_display_name(file)}: "):
         return _without_index(check_names(table))
-    except InvalidInput as error:
-        raise InvalidInput(f"{_display_name(file)}: {error}") from None
 
 
 def _without_index(table: pa.Table) -> pa.Table:

@@ -25,7 +25,7 @@ from quorate.tables.columns import (
     unknown_values,
     unscaled,
 )
-from quorate.tables.containers import Role, as_table, check_columns, column_names, shown_names
+from quorate.tables.containers import Role, as_table, check_columns, column_names, prefix_errors, shown_names
 from quorate.tables.dates import date_of
 from quorate.tables.document import parse_document, read_document, schema_fields, schema_to_document
 from quorate.tables.frames import ColumnKind
@@ -251,10 +251,8 @@ class Schema:
 
     @classmethod
     def _from_file(cls, document: Mapping[str, Any], path: str | Path) -> "Schema":
-        try:
+        with prefix_errors(f"{path}: "):
             return cls.from_document(document)
-        except InvalidInput as error:
-            raise InvalidInput(f"{path}: {error}") from None
 
     def to_json(self) -> str:
         """Return the schema as the text of a JSON file."""

@@ -25,12 +25,12 @@ from scipy import sparse, stats
 from quorate.core.arrays import Floats
 from quorate.core.errors import Infeasible
 from quorate.release.engines._mixture import Mixture
-from quorate.release.engines.entropy import descend
+from quorate.release.engines.base import descend
 from quorate.release.queries import Marginals
+from quorate.release.queries.marginals import Clique
 
 _LEVEL = 1e-3  # of the tests whether a component, or a cell of one, is further off than noise explains
 _ROUNDS, _CLOSE = 60, 0.02  # of the search for answers that agree; deviations below 0 at which it ends
-Clique = tuple[int, ...]
 _SHARPNESS = (4.0, 16.0, 64.0, 256.0)  # powers whose means approach the largest variance
 _DECIMALS = 6  # of shares, in units of an equal one: the last bits of a search depend on the processor
 _LEAST_SHARE = 1e-4  # of an equal share: below, a marginal is not worth its draws

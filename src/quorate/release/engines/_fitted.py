@@ -22,7 +22,6 @@ import numpy as np
 from quorate.core.arrays import Floats
 from quorate.release.engines._components import (
     Agreement,
-    Clique,
     NoisyTables,
     agreeing_marginals,
     least_squares,
@@ -33,6 +32,7 @@ from quorate.release.engines._mixture import Mixture
 from quorate.release.engines._mixture_fit import MixtureFit, PairNoise, Shrunk, fit_again, fit_mixture
 from quorate.release.engines.base import Released, project_simplex
 from quorate.release.queries import Marginals
+from quorate.release.queries.marginals import Clique
 
 _MOST_CODES, _MOST_CELLS = 4000, 3_000_000  # of all columns together; of tables of three columns and more
 _PROBE, _PROBES, _MANY_CELLS, _FEW_PROBES = 0.5, 2, 1000, 1  # of the noise; how often it is added and taken off

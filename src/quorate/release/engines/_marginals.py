@@ -24,7 +24,6 @@ from quorate.core.errors import InvalidInput
 from quorate.core.mechanisms.noisy_vector import LARGEST_WHOLE_EPSILON, NoisyVector, NoisyVectors
 from quorate.core.privacy import Budget
 from quorate.release.engines._components import (
-    Clique,
     MarginalStrategy,
     NoisyTables,
     component_precisions,
@@ -48,6 +47,7 @@ from quorate.release.engines.base import (
     histogram_scale,
 )
 from quorate.release.queries import Marginals, Queries
+from quorate.release.queries.marginals import Clique
 
 _FIRST, _SCORES, _EACH = 0.7, 0.025, 0.025  # of the budget: the first part, all scores, a chosen marginal
 _MOST = 10  # marginals that are chosen: something is left for the last part

@@ -20,9 +20,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from quorate.core.arrays import Floats, Integers
-from quorate.release.engines._components import Clique, NoisyTables
+from quorate.release.engines._components import NoisyTables
 from quorate.release.engines._mixture import Mixture, pairwise
-from quorate.release.engines.entropy import descend
+from quorate.release.engines.base import descend
+from quorate.release.queries.marginals import Clique
 
 _MOST_MOVED = 1.0 / 3.0  # of the furthest that noise moves a cell of a pair: no cell is moved more
 _STANDS_OUT, _MOST_WEIGHT = 2.5, 10.0  # deviations of an answer; the factor of its weight

@@ -28,7 +28,7 @@ from quorate.release.engines.base import (
     expected_largest_of,
     histogram_scale,
 )
-from quorate.release.engines.entropy import fit_entropy
+from quorate.release.engines.weights import fit_entropy
 from quorate.release.queries import Marginals, Rows
 
 _LEVEL, _QUANTILE = 0.05, 1.6448536269514722  # of the test; of a Gaussian, for its power of 95%

@@ -8,19 +8,21 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import optimize
+from threadpoolctl import ThreadpoolController
 
 from quorate.core.arrays import Floats, Integers
 from quorate.core.errors import Infeasible, InvalidInput, QuorateError
 from quorate.core.mechanisms.noisy_vector import NoisyVector, NoisyVectors
 from quorate.core.privacy import Budget
-from quorate.release.engines._components import Clique
 from quorate.release.engines._mixture import Mixture
 from quorate.release.queries import NOTHING, BoxRanges, Levels, Marginals, Prefixes, Queries, Ranges, Rows
+from quorate.release.queries.marginals import Clique
 
 Public = Rows | NDArray[np.float64] | None
 
@@ -272,6 +274,21 @@ def expected_largest_of(deviations: Floats) -> float:
     ordered = np.sort(deviations)[::-1]
     ranks = np.unique(np.geomspace(1, ordered.size, 60).astype(int))
     return max(expected_largest(float(ordered[rank - 1]), int(rank)) for rank in ranks)
+
+
+@lru_cache(maxsize=1)
+def _threads() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def descend(objective: Callable[[Floats], tuple[float, Floats]], start: Floats, *, steps: int) -> Floats:
+    """Minimise an objective by L-BFGS from `start` in at most this many steps; it returns a value and its gradient.
+
+    Its vectors are short: threads of the linear algebra would wait for each other longer than they work.
+    """
+    with _threads().limit(limits=1, user_api="blas"):
+        options = {"maxiter": steps, "maxcor": 20}
+        return np.asarray(optimize.minimize(objective, start, jac=True, method="L-BFGS-B", options=options).x)
 
 
 def project_simplex(values: Floats) -> Floats:

@@ -7,6 +7,7 @@ its query and no others.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -19,7 +20,7 @@ from quorate.core.hypotheses.concept import ListedTally
 from quorate.core.mechanisms import ExponentialChoice
 from quorate.core.mechanisms.noisy_vector import NoisyVector
 from quorate.core.privacy import RENYI_QUANTA, Budget, best_order, to_capacity
-from quorate.release.engines.base import Engine, Public, Released, check_private
+from quorate.release.engines.base import Engine, Public, Released, check_private, descend
 from quorate.release.queries import MOST_LISTED, NOTHING, Marginals, Queries, Rows
 from quorate.release.queries.marginals import clear_weights
 
@@ -27,6 +28,7 @@ _CACHED = 4096  # lists of cells
 _LEAST_TOTAL, _LARGEST_TOTAL = 1e-6, 1e9  # Weights are scaled back to 1 beyond these, before rounding shows.
 _EXTREME, _SETTLED = 1e-14, 1e-9  # shares that count as 0 or 1; a move that ends the replay
 _MOST_ROUNDS = 512
+_STEPS = 200  # of a fit of maximum entropy
 _REPLAYED = 400  # earlier corrections replayed after a new one
 _FINAL_PASSES = 20
 _FEW_CELLS, _BATCH = 20_000, 4  # with more cells, so many rounds share one pass over all of them
@@ -161,6 +163,34 @@ def _mask(queries: Queries, query: int, support: Rows | None) -> NDArray[np.bool
     indicator = np.zeros(queries.count)
     indicator[query] = 1.0
     return np.asarray(queries.spread(indicator, support) > 0)
+
+
+def fit_entropy(
+    forward: Callable[[Floats], Floats],
+    backward: Callable[[Floats], Floats],
+    *,
+    targets: Floats,
+    precisions: Floats,
+    prior: Floats,
+    strength: float,
+) -> Floats:
+    """Return the weights w that minimise sum precisions (forward(w) - targets)^2 / 2 + strength * KL(w, prior)."""
+    logs = np.log(prior)
+
+    def weigh(ratios: Floats) -> Floats:
+        logits = logs + ratios
+        weights = np.exp(logits - logits.max())
+        return np.asarray(weights / weights.sum())
+
+    def objective(ratios: Floats) -> tuple[float, Floats]:
+        weights = weigh(ratios)
+        residuals = forward(weights) - targets
+        change = np.log(np.maximum(weights, 1e-300)) - logs
+        value = 0.5 * float(precisions @ residuals**2) + strength * float(weights @ change)
+        slope = backward(precisions * residuals) + strength * change
+        return value / strength, weights * (slope - weights @ slope) / strength
+
+    return weigh(descend(objective, np.zeros(prior.size), steps=_STEPS))
 
 
 @dataclass(frozen=True)

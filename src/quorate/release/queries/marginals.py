@@ -19,6 +19,7 @@ from quorate.core.errors import InvalidInput
 from quorate.release.queries.base import Queries, Rows, check_list_size, check_numbers, check_weights, check_whole
 
 Truths = NDArray[np.bool_]
+Clique = tuple[int, ...]  # numbers of columns
 _MOST_CELLS = 200_000_000  # of a whole table that is held at all: 1.6 GB
 _MOST_QUERIES = 2**31
 

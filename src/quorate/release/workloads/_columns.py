@@ -13,12 +13,11 @@ from numpy.typing import NDArray
 from quorate.core.checks import is_named_id, warn_of_id
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.release.queries import Possible, Rows
-from quorate.release.workloads._expressions import prefix_errors
 from quorate.release.workloads.constraints import Constraints, check_constraints, names_in
 from quorate.tables import Category, Number, Reading, Schema
 from quorate.tables.cells import CategoryCells, Cells, cells_of
 from quorate.tables.columns import Kind
-from quorate.tables.containers import column_names, is_frame, open_columns
+from quorate.tables.containers import column_names, is_frame, open_columns, prefix_errors
 from quorate.tables.document import kind_from_document, read_document
 from quorate.tables.infer import cuts_from_public
 from quorate.tables.reading import DEFAULT_READING

@@ -21,7 +21,6 @@ A constraint may also compare columns of numbers with each other, and may have a
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence, Set
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -120,15 +119,6 @@ def evaluate_expression(part: Expression, compare: Callable[[Comparison], Degree
         return -evaluate_expression(part.part, compare)
     join = np.minimum if part.word == "and" else np.maximum
     return np.asarray(join.reduce([evaluate_expression(inner, compare) for inner in part.parts]))
-
-
-@contextmanager
-def prefix_errors(prefix: str) -> Iterator[None]:
-    """Prefix the text of an error with its subject."""
-    try:
-        yield
-    except InvalidInput as error:
-        raise InvalidInput(f"{prefix}{error}") from None
 
 
 class _Parser:

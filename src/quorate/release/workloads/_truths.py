@@ -18,11 +18,11 @@ from quorate.release.workloads._expressions import (
     comparisons,
     evaluate_expression,
     parse_expression,
-    prefix_errors,
 )
 from quorate.release.workloads.constraints import check_comparison, truth_by_cell
 from quorate.tables import Category, Number
 from quorate.tables.columns import Kind
+from quorate.tables.containers import prefix_errors
 from quorate.tables.values import canonical_text
 
 _MOST_CELLS = 1_000_000

@@ -25,9 +25,9 @@ from quorate.release.workloads._expressions import (
     comparisons,
     evaluate_expression,
     parse_constraint,
-    prefix_errors,
 )
 from quorate.tables.cells import Cells, DateCells, NumberCells
+from quorate.tables.containers import prefix_errors
 
 _MOST_CELLS = 20_000_000  # of the columns of one group
 _MOST = 1_000  # constraints of one table
