@@ -38,8 +38,9 @@ from quorate.core.mechanisms.distributions import (
     least_charge,
     stable_up,
 )
-from quorate.core.mechanisms.orders import halve_interval, search_grid
+from quorate.core.mechanisms.orders import search_grid
 from quorate.core.privacy import RENYI_QUANTA, Cost, best_order, gaussian_renyi, pure_renyi, to_capacity
+from quorate.core.privacy.cost import halve_interval
 from quorate.core.requests import NO_QUORUM
 
 

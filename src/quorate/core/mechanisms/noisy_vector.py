@@ -20,11 +20,11 @@ from quorate.core._noise import NoiseSource, system_noise
 from quorate.core.arrays import Integers
 from quorate.core.checks import check_count, check_delta, check_finite_order, check_positive, check_scale, set_validated
 from quorate.core.errors import BudgetSpent, Infeasible, InvalidInput
-from quorate.core.mechanisms.orders import halve_interval, refined_epsilon, smallest_epsilon
+from quorate.core.mechanisms.orders import refined_epsilon, smallest_epsilon
 from quorate.core.privacy import RENYI_QUANTA, Budget, Cost, best_order, to_capacity
 from quorate.core.privacy.budget import SLACK_QUANTA
 from quorate.core.privacy.claims import Node, budget_node, gaussian_release, thresholded_release
-from quorate.core.privacy.cost import float_down
+from quorate.core.privacy.cost import float_down, halve_interval
 
 _LARGEST_ENTRY = 2**61  # noise and entry together stay within 64 bits
 LARGEST_WHOLE_EPSILON = 4096.0  # above it a float does not hold the whole of a budget as a number of quanta

@@ -71,14 +71,6 @@ def refined_epsilon(renyi: Callable[[float], float], smallest: float, *, delta: 
     return smallest
 
 
-def halve_interval(low: float, high: float, holds: Callable[[float], bool], *, steps: int = 80) -> tuple[float, float]:
-    """Return the ends of an interval halved so often: `holds` is true at the first and false at the second."""
-    for _ in range(steps):
-        middle = (low + high) / 2
-        low, high = (middle, high) if holds(middle) else (low, middle)
-    return low, high
-
-
 def largest_epsilon(low: float, high: float, fits: Callable[[float], bool]) -> float:
     """Return an epsilon that was seen to fit, within a millionth of the largest; `low` fits, or nothing does."""
     while high - low > 1e-6 * low:

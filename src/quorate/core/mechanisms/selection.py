@@ -24,8 +24,9 @@ from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.mechanisms.distributions import stable_up
 from quorate.core.mechanisms.exponential import draw_below
 from quorate.core.mechanisms.noisy_vector import discrete_loss, largest_length, smallest_excess
-from quorate.core.mechanisms.orders import halve_interval, smallest_epsilon
+from quorate.core.mechanisms.orders import smallest_epsilon
 from quorate.core.privacy import Budget, Cost, gaussian_renyi, pure_renyi
+from quorate.core.privacy.cost import halve_interval
 
 MOST_ENTRIES = 2**20  # that a Gaussian trial may release; proof: step 4
 _UP = 1 + 1e-9  # far above the rounding of the few operations before it

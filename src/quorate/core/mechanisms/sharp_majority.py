@@ -21,8 +21,9 @@ from quorate.core.checks import check_count, check_delta, check_order, check_pos
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.mechanisms.base import Counts, QueryMechanism
 from quorate.core.mechanisms.distributions import stable_up
-from quorate.core.mechanisms.orders import halve_interval, smallest_epsilon
+from quorate.core.mechanisms.orders import smallest_epsilon
 from quorate.core.privacy import RENYI_QUANTA, Cost, best_order, exceeds, price_of_each, to_capacity, to_epsilon
+from quorate.core.privacy.cost import halve_interval
 
 _FACTORS = ((0.8,), (1.3, 2.0, 4.0, 16.0))  # of the usual order, downwards and upwards, tried where tables are short
 _SHORT = 400  # levels

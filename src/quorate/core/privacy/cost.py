@@ -158,6 +158,14 @@ def _search_order(epsilon: float, delta: float, cost: Callable[[float], float]) 
     return order
 
 
+def halve_interval(low: float, high: float, holds: Callable[[float], bool], *, steps: int = 80) -> tuple[float, float]:
+    """Return the ends of an interval halved so often: `holds` is true at the first and false at the second."""
+    for _ in range(steps):
+        middle = (low + high) / 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low, high
+
+
 def _log_mean(terms: list[tuple[float, float]]) -> float:
     """Return log of the sum of exp(a) * b over (a, b)."""
     top = max(exponent for exponent, weight in terms if weight > 0)
