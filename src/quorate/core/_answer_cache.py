@@ -183,32 +183,19 @@ class _Part:
 
     @classmethod
     def join(cls, parts: Sequence["_Part"]) -> "_Part":
-        """Return the rows of two parts, in their order."""
-        first, second = parts
-        rows, asked_by, labels = (
-            np.concatenate([getattr(piece, name) for piece in parts]) for name in ("rows", "asked_by", "labels")
-        )
-        shift = max(first.shift, second.shift, _shift(len(rows)))
-        positions = first.places(), second.places() + len(first)
-        keys = np.concatenate(
-            [_replace_positions(part.keys, its, shift) for part, its in zip(parts, positions, strict=True)]
-        )
-        keys.sort(kind="stable")  # of two sorted runs, this merges them
-        return cls(rows, asked_by, labels, keys, shift)
+        """Return the rows of several parts, in their order."""
+        joined = cls.of(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("rows", "asked_by")))
+        np.concatenate([part.labels for part in parts], out=joined.labels)
+        return joined
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def select(self, chosen: NDArray[np.bool_]) -> "_Part":
         """Return some of the rows."""
-        positions = self.places()
-        mask = chosen[positions]
-        keys = _replace_positions(self.keys[mask], np.cumsum(chosen)[positions[mask]] - 1, self.shift)
-        return _Part(self.rows[chosen], self.asked_by[chosen], self.labels[chosen], keys, self.shift)
-
-    def places(self) -> Integers:
-        """Return the places of the rows in the order of their keys."""
-        return _places(self.keys, self.shift)
+        selected = _Part.of(self.rows[chosen], self.asked_by[chosen])
+        selected.labels[:] = self.labels[chosen]
+        return selected
 
     def repetitions(self) -> tuple[Integers, Integers]:
         """Return which rows are like one before them, and the first such one of each."""
@@ -282,11 +269,6 @@ def _shift(rows: int) -> np.uint64:
 def _places(keys: Words, shift: np.uint64) -> Integers:
     """Return the places that keys end with."""
     return (keys & ((np.uint64(1) << shift) - np.uint64(1))).astype(np.int64)
-
-
-def _replace_positions(keys: Words, positions: Integers, shift: np.uint64) -> Words:
-    """Return keys with other places, which may take more bits."""
-    return (keys >> shift << shift) | positions.astype(np.uint64)
 
 
 def _hashes(rows: Words, asked_by: Integers) -> Words:

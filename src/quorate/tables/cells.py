@@ -91,11 +91,6 @@ class CategoryCells:
             raise InvalidInput(f"{text!r} is not among the declared categories {shown_names(self.values)}")
         return index
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the declaration that a release writes down."""
-        options = ({"closed": True} if self.closed else {}) | ({"parents": self.parents} if self.parents else {})
-        return {"categories": list(self.values)} | options
-
 
 class NumberCells:
     """The line, cut at rising numbers, and a last cell for missing values and non-numbers.
@@ -236,21 +231,6 @@ class NumberCells:
         except InvalidInput:
             expected = f"a {self.holds}, or the name of a cell such as {self.name(0)!r}, is expected"
             raise InvalidInput(f"{expected}, not {value!r}") from None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the declaration that a release writes down."""
-        ends = (
-            {}
-            if self.bounds is None
-            else {"low": self._to_declaration(self.bounds[0]), "high": self._to_declaration(self.bounds[1])}
-        )
-        spans = [[self._to_declaration(low), self._to_declaration(high)] for low, high in self.spans or ()]
-        cuts = {"cuts": [self._to_declaration(value) for value in self.values]}
-        declared = cuts if self.unit is None else {"kind": "date"} | cuts | {"unit": self.unit}
-        return declared | dict(ends) | ({"spans": spans} if spans else {}) | ({"closed": True} if self.closed else {})
-
-    def _to_declaration(self, number: float) -> Any:
-        return number if self.unit is None else date_of(number, self.unit)
 
 
 class DateCells(NumberCells):

@@ -103,10 +103,20 @@ def kind_to_document(kind: Kind) -> dict[str, Any]:
     for key in _KEYS[name]:
         value = getattr(kind, key)
         if value is not None and (key, value) not in _DEFAULTS:
-            document[key] = list(value) if isinstance(value, tuple) else value
+            document[key] = json.loads(json.dumps(value)) if isinstance(value, tuple) else value
     if isinstance(kind, Date):
         _write_dates(document, kind)
     return document
+
+
+def cells_to_document(kind: Kind) -> dict[str, Any]:
+    """Return the description of a kind for a release, without the settings of learners."""
+    document = kind_to_document(kind)
+    implied = {"number": "cuts", "category": "categories"}
+    unused = {"centre", "spread", "missing", "unknown"}
+    if implied.get(document["kind"]) in document:
+        unused.add("kind")
+    return {key: value for key, value in document.items() if key not in unused}
 
 
 def _write_dates(document: dict[str, Any], kind: Date) -> None:

@@ -30,25 +30,12 @@ from quorate.core.errors import InvalidInput
 from quorate.tables.containers import open_column
 from quorate.tables.dates import canonical_moment
 from quorate.tables.reading import PLAIN_NUMBER, TRUTHS
-from quorate.tables.values import canonical_text, object_texts, read_texts
+from quorate.tables.values import canonical_text, read_texts
 
 UNKNOWN_PERSON = ""  # the name of whoever has none: all of them are one person
 
 _UUID = re.compile(r"\{?(?:urn:uuid:)?([0-9a-f]{8})-?([0-9a-f]{4})-?([0-9a-f]{4})-?([0-9a-f]{4})-?([0-9a-f]{12})\}?")
 _SHORT_FLOATS = ("float", "halffloat", "float32", "float16", "Float32")  # as Arrow, NumPy and polars name them
-
-
-def person_name(value: object) -> str:
-    """Return the canonical name of a person.
-
-    >>> {person_name(name) for name in (0, -0.0, "-0", "00", "0.0")}, person_name("-07.50"), person_name("1e+05")
-    ({'0'}, '-7.5', '100000')
-    >>> person_name("{123E4567-E89B-12D3-A456-426614174000}")
-    '123e4567e89b12d3a456426614174000'
-    >>> person_name(2**53 + 1) == person_name(2.0**53) == person_name(str(2**53))
-    True
-    """
-    return _name(object_texts([value])[0].as_py())
 
 
 def _name(text: str | None) -> str:
@@ -84,8 +71,8 @@ def person_names(values: Any, missing: Iterable[str] = ()) -> tuple[Integers, li
 def unit_numbers(rows: int, groups: Any = None) -> tuple[Integers, int]:
     """Return the unit that each row belongs to, numbered as they first appear, and how many units there are.
 
-    Without `groups` every row is a unit of its own. `person_name` says which names are one person: 7, "7.0",
-    " 7 " and b"07" are. Rows without a name belong to one unknown person.
+    Without `groups` every row is a unit of its own. 7, "7.0", " 7 " and b"07" are one
+    person. Rows without a name belong to one unknown person.
     """
     rows = check_count("rows", rows)
     if groups is None:
@@ -98,7 +85,11 @@ def unit_numbers(rows: int, groups: Any = None) -> tuple[Integers, int]:
 
 
 def name_persons(values: Any, missing: Iterable[str] = ()) -> list[str]:
-    """Return the canonical name of the person of each row."""
+    """Return the canonical name of the person of each row.
+
+    >>> name_persons([0, -0.0, "-0", "00", "0.0", "-07.50", "1e+05", "{123E4567-E89B-12D3-A456-426614174000}"])
+    ['0', '0', '0', '0', '0', '-7.5', '100000', '123e4567e89b12d3a456426614174000']
+    """
     numbers, names = person_names(values, missing)
     return [names[number] for number in numbers.tolist()]
 

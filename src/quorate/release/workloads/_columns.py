@@ -18,7 +18,7 @@ from quorate.tables import Category, Number, Reading, Schema
 from quorate.tables.cells import CategoryCells, Cells, cells_of
 from quorate.tables.columns import Kind
 from quorate.tables.containers import column_names, is_frame, open_columns, prefix_errors
-from quorate.tables.document import kind_from_document, read_document
+from quorate.tables.document import cells_to_document, kind_from_document, read_document
 from quorate.tables.infer import cuts_from_public
 from quorate.tables.reading import DEFAULT_READING
 
@@ -238,18 +238,11 @@ class Columns:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON object that declares the cells of these columns, without settings of learners."""
-        columns = {name: self._declaration(name) for name in self.kinds}
+        columns = {name: cells_to_document(kind) for name, kind in self.kinds.items()}
         beside: dict[str, Any] = {"constraints": list(self.constraints)} if self.constraints else {}
         if self.reading != DEFAULT_READING:
             beside |= self.reading.to_document()
         return {"columns": columns} | beside if beside else columns
-
-    def _declaration(self, name: str) -> dict[str, Any]:
-        if name not in self.uncut:
-            return _cells_of_column(name, self.kinds[name]).to_dict()
-        kind: Any = self.kinds[name]
-        ends = {"low": kind.low, "high": kind.high} if kind.low is not None else {}
-        return {"kind": "number"} | ends | ({"closed": True} if kind.closed else {})
 
     def save(self, path: str | Path) -> None:
         """Write the columns to a JSON file that can be changed by hand."""
