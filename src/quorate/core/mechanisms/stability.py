@@ -27,7 +27,6 @@ from quorate.core.mechanisms.base import (
     distances,
 )
 from quorate.core.mechanisms.distributions import laplace_difference_tail, laplace_tail, laplace_tail_quantile
-
 from quorate.core.privacy import RENYI_QUANTA, Cost, best_order, exceeds, pure_renyi, to_capacity
 from quorate.core.privacy.cost import halve_interval
 from quorate.core.requests import NO_QUORUM
