@@ -17,17 +17,15 @@ from quorate.core.ledger import (
     Key,
     Ledger,
     LedgerView,
-    back_up,
     check_export,
     export_entries,
     move,
-    put_back,
-    rehearse,
     restore,
     share_figures,
 )
 from quorate.models.account import Account
 from quorate.models.saving import reopen, whole_spending
+from quorate.models.saving.backup import back_up, put_back, rehearse
 from quorate.models.saving.folder import open_private
 
 ledger = App(name="ledger", help_format="markdown")

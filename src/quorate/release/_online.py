@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from quorate.core.checks import check_delta, check_positive, check_rate
 from quorate.core.errors import Infeasible, InvalidInput
-from quorate.core.ledger import Ledger
+from quorate.core.ledger import LEDGER_FILE, Ledger
 from quorate.core.mechanisms import NoisySum
 from quorate.core.mechanisms.above_threshold import AboveThreshold
 from quorate.core.mechanisms.orders import smallest_epsilon
@@ -41,7 +41,6 @@ from quorate.release.queries import Rows
 _BLEND = 0.1  # of alpha: the share of the uniform histogram in the start
 _WITHIN = 3.2905  # scales that hold 99.9% of a Gaussian
 _LEASE = 4  # crossings that the ledger charges at a time; a crash loses at most these
-_LEDGER_FILE = "ledger.sqlite"
 
 
 @dataclass(frozen=True)
@@ -207,7 +206,7 @@ class OnlineRelease(SavedModel, ShowsClaim, BaseEstimator):
             return Session(answers, budget)
         public = repr((float(self.epsilon), float(self.delta), float(self.alpha), self.records_, self.unit_)).encode()
         fingerprint = hashlib.sha256(public + self.domain_.identity()).hexdigest()  # of public values alone
-        path = Path(self.ledger) / _LEDGER_FILE
+        path = Path(self.ledger) / LEDGER_FILE
         ledger = (
             Ledger.open(path, fingerprint=fingerprint)
             if path.exists()
@@ -300,7 +299,7 @@ def _measurement(distance: int) -> NoisySum:
 
 def _check_folder(folder: Path) -> None:
     """Create the folder of a ledger, readable by its owner alone; refuse a folder with other content."""
-    if folder.is_dir() and any(folder.iterdir()) and not (folder / _LEDGER_FILE).exists():
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / LEDGER_FILE).exists():
         raise InvalidInput(f"{folder} must be empty or hold the ledger of a release; name a new folder")
     try:
         folder.mkdir(mode=0o700, exist_ok=True)

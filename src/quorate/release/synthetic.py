@@ -222,9 +222,7 @@ def draw_target(
     design = encode_one_hot(np.delete(codes, target, axis=1), np.delete(sizes, target))
     shares = np.clip(pairs[other_codes, block], 0.0, None)
     code_shares = np.asarray(design.sum(axis=0)).ravel()[:, None] / rows
-    wanted = (
-        code_shares * shares / np.maximum(shares.sum(axis=1, keepdims=True), 1e-300)
-    )  # of columns as they were drawn
+    wanted = code_shares * shares / np.maximum(shares.sum(axis=1, keepdims=True), 1e-300)  # of columns as drawn
     penalty = deviations[other_codes, None] / _MOVED
 
     def objective(point: Floats) -> tuple[float, Floats]:

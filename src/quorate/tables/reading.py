@@ -37,9 +37,7 @@ _TRUE = ("true", "yes", "y", "ja", "j", "oui", "si", "sí", "wahr", "vrai")
 _FALSE = ("false", "no", "n", "nein", "non", "falsch", "faux")
 
 PLAIN_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(inf|infinity)", re.IGNORECASE | re.ASCII)
-_AMBIGUOUS = re.compile(
-    r"[1-9]\d{0,2}[.,]\d{3}", re.ASCII
-)  # groups of three digits: a mark of decimals or of thousands
+_AMBIGUOUS = re.compile(r"[1-9]\d{0,2}[.,]\d{3}", re.ASCII)  # The mark is one of decimals or of thousands.
 _BODY = re.compile(r"(\d[^eE]*|[.,]\d+)([eE][+-]?\d+)?", re.ASCII)
 _DIGITS = re.compile(r"\d+", re.ASCII)
 _LONGEST = 100  # characters of a number with signs or marks: a longer text is none

@@ -8,7 +8,7 @@ compaction   lets old entries go;  parts: what is left of them
 requests     ids and answers;  budget: leases;  phases: of everlasting prediction
 keys         who may ask, and how much of it each may have
 ledger       all of it together
-moving       from a file to a database, restoring an old copy, and exporting entries;  backup: copies of a folder
+moving       from a file to a database, restoring an old copy, and exporting entries
 """
 
 from typing import TYPE_CHECKING
@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING
 from quorate.core.lazy import import_on_use
 
 __all__ = [
+    "LEDGER_FILE",
     "LEDGER_FILES",
     "LOST",
+    "PLACE_FILE",
     "Activity",
-    "Drill",
     "Key",
     "LeaseView",
     "Ledger",
@@ -28,36 +29,32 @@ __all__ = [
     "Project",
     "Refusal",
     "Verification",
-    "back_up",
     "check_export",
     "export_entries",
     "find_ledger",
+    "find_losses",
     "move",
-    "put_back",
-    "rehearse",
     "restore",
     "share_figures",
 ]
 
 if TYPE_CHECKING:
-    from quorate.core.ledger._backup import Drill, back_up, put_back, rehearse
     from quorate.core.ledger._ledger import Ledger, find_ledger
-    from quorate.core.ledger._moving import check_export, export_entries, move, restore
+    from quorate.core.ledger._moving import check_export, export_entries, find_losses, move, restore
     from quorate.core.ledger._rules import LOST, Phase
     from quorate.core.ledger._shares import Key, Project
-    from quorate.core.ledger._store import LEDGER_FILES
+    from quorate.core.ledger._store import LEDGER_FILE, LEDGER_FILES, PLACE_FILE
     from quorate.core.ledger._verify import Verification
     from quorate.core.ledger._views import Activity, LeaseView, LedgerView, Refusal, share_figures
 else:
     __getattr__ = import_on_use(
         __name__,
         {
-            "_backup": "Drill back_up put_back rehearse",
             "_ledger": "Ledger find_ledger",
-            "_moving": "check_export export_entries move restore",
+            "_moving": "check_export export_entries find_losses move restore",
             "_rules": "LOST Phase",
             "_shares": "Key Project",
-            "_store": "LEDGER_FILES",
+            "_store": "LEDGER_FILE LEDGER_FILES PLACE_FILE",
             "_verify": "Verification",
             "_views": "Activity LeaseView LedgerView Refusal share_figures",
         },

@@ -418,9 +418,8 @@ def take_over(change: Change, answers: Sequence[Any], requests: Sequence[Any]) -
 
 def _write(change: Change, seq: int, ended: Sequence[tuple[Asked, Outcome]]) -> None:
     given_up = [(change.ledger, request.caller, request.id) for request, outcome in ended if _empty(outcome)]
-    change.statements.run_many(
-        "DELETE FROM quorate_request WHERE ledger = ? AND caller = ? AND id = ?", given_up
-    )  # nothing was drawn for it
+    # Nothing was drawn for these.
+    change.statements.run_many("DELETE FROM quorate_request WHERE ledger = ? AND caller = ? AND id = ?", given_up)
     change.statements.run_many(
         "UPDATE quorate_request SET outcome = ?, seq = ?, owner = '', at = ? "
         "WHERE ledger = ? AND caller = ? AND id = ?",

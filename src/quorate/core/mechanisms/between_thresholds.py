@@ -95,8 +95,6 @@ class BetweenThresholds(ThresholdMechanism):
         """
         epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta, zero=False)
         teachers, no_quorums = check_count("teachers", teachers), check_count("no_quorums", no_quorums)
-        if calibration not in ("tight", "paper"):
-            raise InvalidInput(f"calibration must be 'tight' or 'paper', got {calibration!r}")
         settings = (tight_settings if calibration == "tight" else paper_settings)(epsilon, delta, no_quorums)
         mechanism = cls(teachers=teachers, no_quorums=no_quorums, calibration=calibration, **asdict(settings))
         if calibration == "paper":
@@ -201,9 +199,8 @@ def _mass(scale: float, low: NDArray[np.int64], high: NDArray[np.int64]) -> Floa
 @lru_cache(maxsize=4096)
 def band_price(*, scale: float, width: int, order: float) -> float:
     """Return the price s of a no-quorum, rounded up: the worst over all positions of a band of at least `width`."""
-    width = min(
-        width, max(LEAST_WIDTH, math.ceil(40 * scale))
-    )  # a narrower band costs more (step 4); no tail underflows
+    # A narrower band costs more (step 4), and its tails do not underflow.
+    width = min(width, max(LEAST_WIDTH, math.ceil(40 * scale)))
     low = np.arange(-(width // 2) - 2, 4, dtype=np.int64)  # the other half is the mirror image, with the moves mirrored
     high = low + width - 1
     zero, one = laplace_tail(scale, 1 - low), laplace_tail(scale, high + 1)
@@ -323,9 +320,7 @@ def paper_settings(epsilon: float, delta: float, no_quorums: int) -> Settings:
     low, _ = halve_interval(0.0, 1.0, lambda e: root * e + no_quorums * e * math.expm1(e) <= epsilon, steps=100)
     threshold_scale, query_scale = 2 / low, 6 / low
     gap = 12 / low * (math.log(10 / low) + math.log(1 / each_delta) + 1)
-    cap = max(
-        0, math.ceil(threshold_scale * math.log(1 / each_delta))
-    )  # P(mu > cap) is below half of exp(-cap / scale)
+    cap = max(0, math.ceil(threshold_scale * math.log(1 / each_delta)))  # P(mu > cap) < exp(-cap / scale) / 2
     tail = stable_up(float(laplace_tail(threshold_scale, cap + 1)) * (1 + 2.0**-39), bits=TAIL_BITS)
     order = best_order(epsilon=epsilon, delta=delta * 0.9)
     return Settings(order, threshold_scale, query_scale, math.ceil(gap / 2), cap, tail)

@@ -89,9 +89,8 @@ class ConfidentMax(QueryMechanism):
             target=capacity,
             guess=math.sqrt(order * (0.64 * passed + 0.02 * queries) / capacity),
         )
-        while (
-            at_scale(scale).epsilon(delta=delta, queries=queries, answered=passed) > epsilon
-        ):  # perhaps at another order
+        # `epsilon` may look at another order.
+        while at_scale(scale).epsilon(delta=delta, queries=queries, answered=passed) > epsilon:
             scale *= 1.002
         return at_scale(scale)
 

@@ -125,11 +125,8 @@ class NoisyMax(NoisyCounts):
         return draw_winners(counts, self.scale, noise)
 
 
-_FINE, _COARSE, _MANY = (
-    1e-4,
-    4e-3,
-    60_000,
-)  # relative width at which the search stops; coarse once squares are many
+_FINE, _COARSE = 1e-4, 4e-3  # relative widths at which the search stops
+_MANY = 60_000  # squares, above which the width is coarse
 _LEAST_ORDER = 1 + 2.0**-20  # below, the cost at this order is charged: divergence does not fall with the order
 _LEAST_SCALE = 0.25  # below, tails underflow before they are negligible (step 4)
 _LARGEST_EXPONENT = 600.0  # of the plain moment: above, a double overflows

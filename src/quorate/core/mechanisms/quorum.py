@@ -40,10 +40,8 @@ from quorate.core.requests import NO_QUORUM
 ONE = 2**64
 FLOOR = 2**24  # in units of 2**-64: a clear ballot still misses its quorum once in 10**12
 _LOG_ONE = 64 * math.log(2)
-_MARGIN, _ROUNDING = (
-    2.0**-34,
-    2.0**-40,
-)  # above the error of a price in doubles; the tests compare with exact arithmetic
+# Both are above the error of a price in doubles: the tests compare with exact arithmetic.
+_MARGIN, _ROUNDING = 2.0**-34, 2.0**-40
 _BELOW = 1 - 2.0**-44  # A table is built this far below its price, so that another processor accepts it.
 _CUTS = (0.0, 1e-9, 1e-7, 1e-5, 1e-3)  # of the price, tried until the table costs no more
 

@@ -95,9 +95,7 @@ class SparseHistogram:
         variance = self.scale**2 - ROUNDING_VARIANCE
         if variance <= 0:
             return 1.0
-        log_hidden = math.log1p(
-            -_tail(self.scale, self.threshold - 1)
-        )  # log of the chance that a single key is dropped
+        log_hidden = math.log1p(-_tail(self.scale, self.threshold - 1))  # of the chance that a single key is dropped
         worst = 0.0
         for added in range(self.columns + 1):
             for removed in range(self.columns + 1):  # proof: step 4

@@ -99,9 +99,8 @@ class SparseSums:
     def _passed(self, heads: Mapping[str, int], source: NoiseSource) -> dict[str, int]:
         """Return the noisy heads above the threshold, sorted by key: proof: step 4."""
         keys = sorted(heads)
-        noisy: Integers = np.array([heads[key] for key in keys], dtype=np.int64) + source.gaussian(
-            self.scale, len(keys)
-        )
+        exact = np.array([heads[key] for key in keys], dtype=np.int64)
+        noisy: Integers = exact + source.gaussian(self.scale, len(keys))
         return {key: head for key, head in zip(keys, noisy.tolist(), strict=True) if head > self.threshold}
 
     @classmethod

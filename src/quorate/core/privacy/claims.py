@@ -184,7 +184,7 @@ def account_node(
                 charge["uses"] = mechanism["no_quorums"] if event == "no quorum" else 1
     return {
         "rule": "account",
-        **write_integers({"epsilon": budget.epsilon, "delta": budget.delta}),
+        **_state(budget.epsilon, budget.delta),
         "order": _write_order(order),
         "capacity": list(budget.quanta()),
         "ledger": ledger,
@@ -199,27 +199,24 @@ def sum_node(*parts: Node) -> Node:
 
 def group_node(epsilon: float, delta: float, rows: int, part: Node) -> Node:
     """Return the node of a claim of (epsilon, delta) for units of several rows, from a part about one row."""
-    stated = write_integers({"epsilon": epsilon, "delta": delta})
-    return _combined((part,), lambda: {"rule": "group", **stated, "rows": rows, "part": part})
+    return _combined((part,), lambda: {"rule": "group", **_state(epsilon, delta), "rows": rows, "part": part})
 
 
 def sample_node(epsilon: float, delta: float, sample: Any, part: Node) -> Node:
     """Return the node of a claim about the units from which a sample was taken, by a part about the sample."""
-    stated = write_integers({"epsilon": epsilon, "delta": delta})
-    return _combined((part,), lambda: {"rule": "sample", **stated, "numbers": numbers_of(sample), "part": part})
+    numbers = {"numbers": numbers_of(sample)}
+    return _combined((part,), lambda: {"rule": "sample", **_state(epsilon, delta), **numbers, "part": part})
 
 
 def neighbours_node(epsilon: float, delta: float, terms: Any, *, capacity: Sequence[int] | None) -> Node:
     """Return the node of votes by these terms: with the capacity of a ledger, or about units that are replaced."""
     account = {"ledger": capacity is not None, **({} if capacity is None else {"capacity": list(capacity)})}
-    stated = write_integers({"epsilon": epsilon, "delta": delta})
-    return {"rule": "neighbours", **stated, "numbers": numbers_of(terms), **account}
+    return {"rule": "neighbours", **_state(epsilon, delta), "numbers": numbers_of(terms), **account}
 
 
 def stable_node(gamma: float, choice: Any) -> Node:
     """Return the node of predictions by a choice, of which one unit moves each by at most gamma."""
-    stated = write_integers({"epsilon": 0.0, "delta": gamma})
-    return {"rule": "stable", **stated, "numbers": numbers_of(choice), "ledger": True}
+    return {"rule": "stable", **_state(0.0, gamma), "numbers": numbers_of(choice), "ledger": True}
 
 
 def numbers_of(settings: Any) -> Node:
@@ -234,9 +231,11 @@ def numbers_of(settings: Any) -> Node:
 
 def restate_claim(part: Node, epsilon: float, delta: float) -> Node:
     """Return a part with the epsilon and delta that its model states, which may be larger than what it adds up to."""
-    return _combined(
-        (part,), lambda: {"rule": "sum", **write_integers({"epsilon": epsilon, "delta": delta}), "parts": [part]}
-    )
+    return _combined((part,), lambda: {"rule": "sum", **_state(epsilon, delta), "parts": [part]})
+
+
+def _state(epsilon: float, delta: float) -> Node:
+    return {"epsilon": write_integers(epsilon), "delta": write_integers(delta)}
 
 
 def _write_order(order: float) -> Any:

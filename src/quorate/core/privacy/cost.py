@@ -117,9 +117,8 @@ def to_capacity(epsilon: float, *, delta: float, order: float) -> float:
     if order == math.inf:
         return epsilon
     shift, size = _shift(order, check_delta(delta, zero=False))
-    return (
-        epsilon - shift - 2 * (epsilon + size) * _ROUNDING
-    )  # twice, so that `to_epsilon` comes back to epsilon or below
+    # Twice the rounding, so that `to_epsilon` comes back to epsilon or below.
+    return epsilon - shift - 2 * (epsilon + size) * _ROUNDING
 
 
 def best_order(*, epsilon: float, delta: float, renyi: Callable[[float], float] | None = None) -> float:

@@ -163,9 +163,8 @@ class Faces:
             np.subtract.at(steps, slots[line] + self._turns[line, steeper[line]], values[steeper[line]])
             np.add.at(steps, slots[line] + self._turns[line, flatter[line]], values[flatter[line]])
             part = steps[slots[line] : slots[line] + sizes[line] + 1]
-            part[:1] += values[steeper[line] | parallel[line]].sum(
-                dtype=values.dtype, keepdims=True
-            )  # words wrap around
+            is_counted = steeper[line] | parallel[line]
+            part[:1] += values[is_counted].sum(dtype=values.dtype, keepdims=True)  # words wrap around
             np.cumsum(part, out=part)
         is_face = np.ones(steps.size, dtype=np.bool_)
         is_face[slots + sizes] = False

@@ -34,10 +34,8 @@ _ROUNDS, _CLOSE = 60, 0.02  # of the search for answers that agree; deviations b
 _SHARPNESS = (4.0, 16.0, 64.0, 256.0)  # powers whose means approach the largest variance
 _DECIMALS = 6  # of shares, in units of an equal one: the last bits of a search depend on the processor
 _LEAST_SHARE = 1e-4  # of an equal share: below, a marginal is not worth its draws
-_TYPICAL, _DEEPER = (
-    1.0,
-    0.5,
-)  # of the mean cell: what columns, and pairs, tell beyond their parts; with each column more
+_TYPICAL = 1.0  # of the mean cell: what columns, and pairs, tell beyond their parts
+_DEEPER = 0.5  # times as much is told with each column more
 _FOR_ALL = 0.1  # of the budget: goes where the largest error needs it, so that every answer has an unbiased estimate
 NoisyTables = Mapping[Clique, tuple[Floats, float]]  # by sorted columns: shares, and the deviation of their noise
 

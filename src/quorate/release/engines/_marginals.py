@@ -223,9 +223,7 @@ class _Steps:
         table, deviation = noisy / self.private.records, scale / self.private.records
         if clique in self.noisy:
             earlier, earlier_deviation = self.noisy[clique]
-            new = earlier_deviation**2 / (
-                earlier_deviation**2 + deviation**2
-            )  # weight of the new measurement, by precision
+            new = earlier_deviation**2 / (earlier_deviation**2 + deviation**2)  # its weight, by precision
             table, deviation = (
                 earlier + new * (table - earlier),
                 earlier_deviation * deviation / math.hypot(earlier_deviation, deviation),

@@ -15,9 +15,7 @@ from pathlib import Path
 
 from quorate.core.disk import sync_path, write_new
 from quorate.core.errors import InvalidInput, LedgerRefused
-from quorate.core.ledger._ledger import Ledger, find_ledger
-from quorate.core.ledger._moving import find_losses
-from quorate.core.ledger._store import LEDGER_FILE, PLACE_FILE
+from quorate.core.ledger import LEDGER_FILE, PLACE_FILE, Ledger, find_ledger, find_losses
 from quorate.core.ledger.chain import MARK_FILE
 
 _PAGES = -1  # all in one step: of one moment
