@@ -223,10 +223,10 @@ def main(kind: str, port: str, pace: str, *folders: str) -> None:
 
 
 def _twin(kind: str, folder: Path, *, lease: int) -> Any:
-    from quorate.models.saving import load, schema_of
+    from quorate.models.saving import load, open_folder
     from quorate.service.model import Model
 
-    classifier, schema = load(folder, lease=lease), schema_of(folder)
+    classifier, schema = load(folder, lease=lease), open_folder(folder).schema()
     model = Model.of(folder.name, classifier, schema=schema)
     session: Any = classifier.session_
     if kind == "remembering":

@@ -19,12 +19,18 @@ from quorate.cli.options import LearnerName
 from quorate.core.errors import InvalidInput
 from quorate.core.session import Session
 from quorate.models.concepts import Thresholds
-from quorate.models.saving import load, save, schema_of
+from quorate.models.saving import load, open_folder, save
 from quorate.service import Settings
 from quorate.service._worker import open_models
 from quorate.tables import Category, Label, Number, Schema
 
 TOWNS = np.array(["north", "south", "west"])
+
+_WAYS_TO_OPEN = (
+    load,
+    lambda folder: open_folder(folder).schema(),
+    lambda folder: open_models(Settings.of(folder, keys=False)),
+)
 
 
 def people(rows, seed):
@@ -488,7 +494,11 @@ def test_a_schema_that_the_manifest_does_not_list_is_refused_by_all_who_open_the
         folder = save(classifier, tmp_path / name)
         classifier.session_.close()
         Schema({"dose": Number(centre=3.0, spread=1.0)}).save(folder / "schema.json")  # 1.5 would be asked as -1.5
-        for opened in (load, schema_of, lambda folder: open_models(Settings.of(folder, keys=False))):
+        for opened in (
+            load,
+            lambda folder: open_folder(folder).schema(),
+            lambda folder: open_models(Settings.of(folder, keys=False)),
+        ):
             with pytest.raises(InvalidInput, match="is not listed in the model's manifest, so that nothing proves it"):
                 opened(folder)
         assert quorate("predict", folder, queries) == 1
@@ -503,11 +513,15 @@ def test_a_schema_that_the_manifest_does_not_list_is_refused_by_all_who_open_the
 def test_server_and_command_line_check_a_listed_schema_by_its_hash(data, model):
     (served,) = open_models(Settings.of(model, keys=False))
     served.session.close()
-    assert served.inputs.names == list(schema_of(model).columns)
+    assert served.inputs.names == list(open_folder(model).schema().columns)
     schema = (model / "schema.json").read_text()
     try:
         (model / "schema.json").write_text(schema.replace('"north"', '"nord"'))
-        for opened in (load, schema_of, lambda folder: open_models(Settings.of(folder, keys=False))):
+        for opened in (
+            load,
+            lambda folder: open_folder(folder).schema(),
+            lambda folder: open_models(Settings.of(folder, keys=False)),
+        ):
             with pytest.raises(InvalidInput, match="was changed after the model was saved"):
                 opened(model)
     finally:

@@ -13,6 +13,11 @@ from quorate.compute.learners import _gpu as gpu
 from quorate.compute.learners._gpu import GpuTeachers, TwoClassChunks, fit_on_gpu
 
 
+def _votes(placed, queries):
+    """Return the counts of one batch, put together from its parts."""
+    return np.concatenate(list(placed.votes_each([queries])), axis=1)
+
+
 def counts_alike(kind: str) -> None:
     """Hold counts against NumPy's, for all queries at once, on one device and on two, and alone."""
     teachers, queries = teachers_of(kind)
@@ -21,19 +26,19 @@ def counts_alike(kind: str) -> None:
     tables, intercepts = teachers.tables()
     for devices in (["cpu"], ["cpu", "cpu"]):
         placed = GpuTeachers(tables, intercepts, devices=devices)
-        assert (placed.votes(queries) == expected).all(), (kind, devices)
+        assert (_votes(placed, queries) == expected).all(), (kind, devices)
     gpu._REACH, whole = 2**9, gpu._REACH  # a table that is cut, since a number of 32 bits does not reach all of it
     try:
-        assert (GpuTeachers(tables, intercepts, devices=["cpu"]).votes(queries) == expected).all(), kind
+        assert (_votes(GpuTeachers(tables, intercepts, devices=["cpu"]), queries) == expected).all(), kind
     finally:
         gpu._REACH = whole
-    assert (placed.votes(queries[3:4]) == expected[:, 3:4]).all(), kind
+    assert (_votes(placed, queries[3:4]) == expected[:, 3:4]).all(), kind
     assert (np.concatenate(list(placed.votes_each(np.split(queries, [3, 3, 40]))), axis=1) == expected).all(), kind
     if kind in TWO:
         teachers, queries = on_the_last_bit(kind)
         teachers.device = "cpu"
         placed = GpuTeachers(*teachers.tables(), devices=["cpu"])
-        assert (placed.votes(queries) == teachers.votes(queries)[:, 1:].T).all(), kind
+        assert (_votes(placed, queries) == teachers.votes(queries)[:, 1:].T).all(), kind
 
 
 def fits_alike() -> None:

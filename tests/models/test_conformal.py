@@ -37,7 +37,7 @@ from quorate.auditing import entropy_tape
 from quorate.auditing._choices import quantile_law
 from quorate.cli import main
 from quorate.core.mechanisms import PrivateQuantile
-from quorate.models.saving import schema_of
+from quorate.models.saving import open_folder
 from quorate.service.model import Model
 from quorate.tables.features import AdditiveColumns
 
@@ -568,7 +568,7 @@ def test_from_a_table_to_served_intervals_on_the_command_line(tmp_path, capsys, 
     header, *lines = csv.reader(capsys.readouterr().out.splitlines())
     assert header == ["row", "answer", "outcome", "low", "high"]
     assert all(float(line[3]) < truth < float(line[4]) for line, truth in zip(lines, (130, 60), strict=True))
-    served = Model.of_published("bands", load("bands"), schema=schema_of("bands"))
+    served = Model.of_published("bands", load("bands"), schema=open_folder("bands").schema())
     assert [tensor.name for tensor in served.inputs.tensors] == ["age", "ward"]
     assert [tensor.name for tensor in served.outputs.tensors] == ["value", "low", "high"]
 

@@ -477,11 +477,11 @@ def test_the_probe_counts_like_any_arrival_and_is_compared_with_phase_1(monkeypa
     X = np.random.default_rng(0).normal(size=(360, 1))
     made = small().fit(X, (X[:, 0] >= 0).astype(int), probe=[[0.0], [0.5], [2.0], [-2.0]])
     assert made.session_.answerer.phase.no_quorums == 2
-    assert made.drift_ == 0.0
+    assert made.progress_["drift"] == 0.0
     monkeypatch.setattr(Phase, "_draw_outcomes", lambda self, X: np.ones(len(X), dtype=np.int64))
     for phase in (2, 3):
         made.predict(np.full((SEATS + 1 - made.seats_taken_, 1), 2.0))
-        assert (made.phase_, made.drift_) == (phase, 0.5)  # and not with the phase before
+        assert (made.phase_, made.progress_["drift"]) == (phase, 0.5)  # and not with the phase before
 
 
 def test_who_is_trusted_is_trusted_when_a_phase_is_opened_again(tmp_path, monkeypatch):

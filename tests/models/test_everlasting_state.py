@@ -32,7 +32,7 @@ from quorate.models.everlasting import EverlastingClassifier, Feed, Guarantee
 from quorate.models.everlasting._arrivals import Seats
 from quorate.models.everlasting._phase_folder import PhaseFolder
 from quorate.models.everlasting.directions import MeanDirection
-from quorate.models.saving import kind_of, load, reopen, save
+from quorate.models.saving import load, open_folder, reopen, save
 from quorate.models.saving.folder import digest_of, open_private
 from quorate.models.saving.saving import default_share
 
@@ -187,7 +187,7 @@ def test_models_of_both_kinds_are_loaded_by_their_manifest(tmp_path, folder):
     X, y = [[0.0], [1.0]] * 2000, [0, 1] * 2000
     other = PrivateClassifier(epsilon=2.0, teachers=200, queries=10, aggregator="noisy_max").fit(X, y)
     save(other, tmp_path / "other")
-    assert kind_of(folder) == "everlasting"
+    assert open_folder(folder).kind == "everlasting"
     assert isinstance(load(tmp_path / "other"), PrivateClassifier)
     assert isinstance(closed(load(folder)), EverlastingClassifier)
     with pytest.raises(InvalidInput, match="another kind, 'everlasting'"):
@@ -565,15 +565,15 @@ def test_the_probe_is_asked_when_a_phase_opens_and_takes_no_seat(tmp_path):
     X = np.random.default_rng(0).normal(size=(360, 1))
     probe = np.array([[-3.0], [-2.0], [2.0], [3.0]])
     classifier = small().fit(X, (X[:, 0] >= 0).astype(int), probe=probe)
-    assert (classifier.drift_, classifier.seats_taken_, classifier.progress_["probe"]) == (0.0, 0, 4)
+    assert (classifier.progress_["drift"], classifier.seats_taken_, classifier.progress_["probe"]) == (0.0, 0, 4)
     save(classifier, tmp_path / "model")
     classifier = load(closed(classifier).session_.folder.path)
     assert classifier.session_.answerer.probed[0].tolist() == [0, 0, 1, 1]
     classifier.predict(np.where(np.arange(SEATS + 1)[:, np.newaxis] % 2, 2.0, -2.0))
-    assert (classifier.phase_, classifier.seats_taken_, classifier.drift_) == (2, 1, 0.0)
+    assert (classifier.phase_, classifier.seats_taken_, classifier.progress_["drift"]) == (2, 1, 0.0)
     classifier.session_.answerer.probed = np.array([0, 0, 1, 1]), np.array([0, NO_QUORUM, 0, 1])
-    assert classifier.drift_ == pytest.approx(1 / 3)
-    assert small().drift_ is None
+    assert classifier.progress_["drift"] == pytest.approx(1 / 3)
+    assert small().progress_["drift"] is None
     closed(classifier)
 
 

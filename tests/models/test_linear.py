@@ -40,7 +40,7 @@ from quorate.models.linear._sums import (
 )
 from quorate.models.linear.exact import exact_features, exact_weights, lengths, unit_means
 from quorate.models.predictors.labels import class_codes, declared_classes, label_matrix
-from quorate.models.saving import schema_of
+from quorate.models.saving import open_folder
 from quorate.service._openapi import openapi_document
 from quorate.service._settings import Settings
 from quorate.service.model import Model
@@ -1111,7 +1111,7 @@ def test_several_labels_are_fitted_from_the_command_line(classes, tables, capsys
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "row,answer,outcome,score_old,score_man,score_frail"
     assert [line.split(",answered")[0] for line in lines[1:]] == ['1,"[0, 1, 0]"', '2,"[1, 0, 1]"']
-    served = Model.of_published("model", load(tables / "model"), schema=schema_of(tables / "model"))
+    served = Model.of_published("model", load(tables / "model"), schema=open_folder(tables / "model").schema())
     assert served.metadata()["parameters"]["labels"] == ["old", "man", "frail"]
     [reply] = served.session.ask_all([Request(np.array([[-2.0, 0, 1]]))])
     labels, _ = served.outputs.write(reply.labels, reply.refused, [("labels", False), ("scores", False)], reply.told)

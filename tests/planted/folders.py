@@ -20,7 +20,7 @@ from quorate.core.errors import InvalidInput
 from quorate.core.ledger import LedgerView
 from quorate.models.concepts import Thresholds
 from quorate.models.predictors import AgnosticClassifier
-from quorate.models.saving import PrivateFolder, save, schema_of, whole_spending
+from quorate.models.saving import PrivateFolder, open_folder, save, whole_spending
 from quorate.models.saving.folder import digest_of, open_private
 from quorate.models.students import StudentClassifier
 from quorate.tables import SCHEMA_FILE, Category, QueryEncoder, Schema
@@ -38,6 +38,11 @@ def any_schema_of(folder: Path) -> Schema | None:
     """Return the schema that lies in a folder, whether or not its manifest lists it."""
     path = folder / SCHEMA_FILE
     return Schema.load(path) if path.is_file() else None  # the mistake
+
+
+def listed_schema_of(folder: Path) -> Schema | None:
+    """Return the schema that the manifest of a folder lists."""
+    return open_folder(folder).schema()
 
 
 def swap_categories(load: Loader) -> Caught:
@@ -156,5 +161,5 @@ FOLDERS = (
     kind_bug("account_told_for_the_claim", "state", view_of_account, whole_spending, compare_with_claim),
     kind_bug("categories_of_private_rows", "state", _with_private_categories, _read_rows, read_categories),
     kind_bug("types_of_private_rows", "state", _with_private_types, _read_rows, read_types),
-    kind_bug("schema_without_hash", "state", any_schema_of, schema_of, swap_categories),
+    kind_bug("schema_without_hash", "state", any_schema_of, listed_schema_of, swap_categories),
 )

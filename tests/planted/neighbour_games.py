@@ -65,7 +65,7 @@ def game_units(
 
 def _codes(units: Units, sides: Integers) -> Integers:
     """Return the first code of a ballot for one side, and the last for the other."""
-    return sides * (units.codes - 1)
+    return sides * (len(units._table) - 1)
 
 
 def counted(units: Units, steps: Sequence[int]) -> Integers:

@@ -111,9 +111,8 @@ def _try_teachers(
         rest = [np.zeros(len(share))] * (task.classes - 2)
         votes = np.rint(np.stack([share, 1 - share, *rest], axis=1) * _WHOLE).astype(np.int64)
         draft = best_draft(aggregator, task, VoteForecast.from_votes(votes), teachers)
-        sampling_loss = _share_off(
-            features / (_informative_rows(task, records) * _information()) / _STRENGTH**2
-        )  # of all together
+        information = _informative_rows(task, records) * _information()  # of all records together
+        sampling_loss = _share_off(features / information / _STRENGTH**2)
         right = draft.expected.right + (1 - draft.expected.answered) / task.classes
         yield 1 - right + sampling_loss, teachers, draft
         teachers *= 2

@@ -126,9 +126,8 @@ def fit_parts(
     """
     if backend == "ray":
         _register_ray()
-    seeds = (
-        randomness.seeds if randomness else (np.frombuffer(os.urandom(4 * teachers), dtype=np.uint32) // 2).tolist()
-    )  # secret
+    secret = np.frombuffer(os.urandom(4 * teachers), dtype=np.uint32) // 2
+    seeds = randomness.seeds if randomness else secret.tolist()
 
     def tasks(jobs: int) -> Iterator[Any]:
         size = max(_FITS, -(-teachers // (4 * jobs))) if jobs > 1 else _FITS
@@ -186,9 +185,8 @@ class EstimatorTeachers:
 
     def __init__(self, fitted: Sequence[Fitted], *, classes: int, query_seed: int | None = None) -> None:
         self.fitted, self.classes, self.teachers = list(fitted), classes, len(fitted)
-        estimator = next(
-            (model for model, _ in self.fitted if model is not None), None
-        )  # all are clones of one estimator
+        # All are clones of one estimator.
+        estimator = next((model for model, _ in self.fitted if model is not None), None)
         self._rows = None if estimator is None else call_rows(estimator)
         self._copied = estimator is not None and asks_a_copy(estimator)
         self.query_seed = int.from_bytes(os.urandom(4), "big") if query_seed is None else query_seed

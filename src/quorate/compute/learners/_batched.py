@@ -167,9 +167,8 @@ class BatchedLogistic(LinearLearner):
                 class_codes.shape[1] * np.maximum(sizes, 1.0)
             )
             return balanced
-        table = np.ones(
-            max(len(self.class_weight), int(class_codes.max(initial=0)) + 1)
-        )  # without a weight it weighs 1
+        # A class without a weight weighs 1.
+        table = np.ones(max(len(self.class_weight), int(class_codes.max(initial=0)) + 1))
         table[: len(self.class_weight)] = self.class_weight
         return table[class_codes]
 

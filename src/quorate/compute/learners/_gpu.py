@@ -109,11 +109,6 @@ class GpuTeachers:
             if start < stop
         ]
 
-    def votes(self, queries: Matrix) -> NDArray[np.int64]:
-        """Return how many teachers vote for each label from 1 on: one row a label, one column a query."""
-        none = np.empty((max(1, self._several - 1), 0), dtype=np.int64)
-        return np.concatenate([none, *self.votes_each([queries])], axis=1)
-
     def votes_each(self, batches: Iterable[Matrix]) -> Iterator[NDArray[np.int64]]:
         """Yield the votes on these queries, some after the others: while these are used, the next are counted."""
         together = max(self._shape.wide, min(_TOGETHER, 2**30 // self._columns))
@@ -222,9 +217,8 @@ def gridded_on_gpu(queries: Array) -> Array:
     return (queries * grid).round() * step
 
 
-_placed: WeakKeyDictionary[LinearTeachers, GpuTeachers] = (
-    WeakKeyDictionary()
-)  # not in the teachers: these are saved, and sent
+# Tables on devices are no part of the teachers, which are saved and sent.
+_placed: WeakKeyDictionary[LinearTeachers, GpuTeachers] = WeakKeyDictionary()
 
 
 def on_gpus(teachers: LinearTeachers) -> GpuTeachers:

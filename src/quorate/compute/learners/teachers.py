@@ -214,12 +214,10 @@ class Chunks:
         rows = padded_rows(self._sizes)
         several = np.flatnonzero(class_counts >= 2)
         shapes = np.unique(np.stack([rows[several], class_counts[several]], axis=1), axis=0)
-        room = min(memory, backend.fit_bytes)
+        room = backend.fit_bytes if backend.steady else min(memory, backend.fit_bytes)
         for height, width in shapes.tolist():
             alike = np.flatnonzero((rows == height) & (class_counts == width))
-            height_limit = max(
-                1, (backend.fit_bytes if backend.steady else room) // cost(height, width)
-            )  # proof: step 11
+            height_limit = max(1, room // cost(height, width))  # proof: step 11
             for start in range(0, alike.size, height_limit):
                 yield self._block(alike[start : start + height_limit], height, height_limit if backend.steady else 0)
 

@@ -89,9 +89,8 @@ def area_interval(positive: Floats, negative: Floats, *, scale: float, fewest: f
     `fewest` bounds the size of the smaller class from below, except with probability a quarter of `miss`.
     """
     bins = len(positive)
-    wins = (
-        np.tril(np.ones((bins, bins)), -1) + np.eye(bins) / 2
-    )  # of a positive in the row over a negative in the column
+    # The wins of a positive in the bin of the row over a negative in the bin of the column.
+    wins = np.tril(np.ones((bins, bins)), -1) + np.eye(bins) / 2
     over, under = wins @ negative, wins.T @ positive
     pairs, won = positive.sum() * negative.sum(), float(positive @ over)
     if positive.sum() <= 0 or negative.sum() <= 0 or fewest < 1:

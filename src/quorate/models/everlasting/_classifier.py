@@ -336,11 +336,6 @@ class EverlastingClassifier(AnsweringClassifier):
         return self.session_.answerer.seats.arrivals
 
     @property
-    def drift_(self) -> float | None:
-        """The share of the probe that phase 1 and this phase answered differently; None without a probe."""
-        return self.session_.answerer.drift
-
-    @property
     def progress_(self) -> dict[str, Any]:
         """How far the phase has come, and the drift."""
         return self.session_.answerer.progress

@@ -220,8 +220,8 @@ class Terms:
 
     >>> from quorate.models.knn._ballots import Labels
     >>> terms = Terms.calibrate(epsilon=1.0, delta=1e-5, votes=30.0, top=32, ballot=Labels(range(10)))
-    >>> terms.capacity == 30 * terms.full, round(terms.noise), round(terms.replaced_epsilon(), 2)
-    (True, 21, 1.47)
+    >>> terms.capacity == 30 * terms.full, round(terms.replaced_epsilon(), 2)
+    (True, 1.47)
     """
 
     epsilon: float
@@ -279,11 +279,6 @@ class Terms:
     def votes(self) -> float:
         """How many votes of full weight a unit may cast."""
         return self.capacity / self.full
-
-    @property
-    def noise(self) -> float:
-        """The deviation of the noise, in votes of full weight."""
-        return self.scale / math.sqrt(self.full)
 
     @property
     def mechanism(self) -> NoisyVector:

@@ -140,11 +140,6 @@ class Units:
         self._numbers[name] = number
         return number
 
-    @property
-    def codes(self) -> int:
-        """How many kinds of votes there are."""
-        return len(self._table)
-
     def __contains__(self, name: object) -> bool:
         return self._numbers.get(name) in self._rows  # type: ignore[call-overload]
 

@@ -222,10 +222,8 @@ class RelabellingClassifier(ConceptClassifier):
 
     def _ensemble(self, records: UnitRows, sample: RelabelledSample, teachers: int) -> Ensemble:
         """Return teachers fitted on disjoint chunks of a relabelled sample. Nothing of it is released here."""
-        left_out = records.units - sample.sampled
-        deal, _ = deal_units(
-            records.owners, records.units, teachers=teachers, held_out=left_out
-        )  # proof: steps 1 and 3
+        units, left_out = records.units, records.units - sample.sampled
+        deal, _ = deal_units(records.owners, units, teachers=teachers, held_out=left_out)  # proof: steps 1 and 3
         positions = np.sort(deal.rows)
         relabel = Relabel(concept=self.concept_, kappa=sample.kappa)
         labels = np.full(len(records.labels), -1)

@@ -210,14 +210,6 @@ class StudentFirstClassifier(KeepsPublished, PrivateClassifier):
         missing = allows_missing(self.estimator_) and _takes_missing(self.student_)
         return check_records(self, X, estimator=self.estimator_, reset=False, missing=missing)
 
-    def predict(self, X: Any, caller: str = "") -> Predictions:
-        """Answer a batch of queries: the student's label, unless the ensemble clearly disagrees.
-
-        A query that this `caller` asked before gets the same answer again, at no privacy cost. Queries after the last
-        dissent that the run or its budget allows are refused; once none can be answered, `BudgetSpent` is raised.
-        """
-        return super().predict(X, caller=caller)
-
     def _predictions(self, queries: Any, codes: NDArray[np.int64], **batch: Any) -> Predictions:
         proposed = self._proposals(queries)
         filled = proposed if str(self.on_no_quorum) == "student" else self._filled(len(codes))

@@ -88,9 +88,8 @@ def estimate_rates(ensemble: Ensemble, X: Any, codes: NDArray[np.int64], *, epsi
     def release(votes: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         wrong = teachers * held_out - votes[labelled, codes[labelled]].sum(keepdims=True)
         minority = teachers * held_out - votes.max(axis=1).sum(keepdims=True)
-        return noisy.release(
-            [wrong, minority, np.bincount(codes[labelled], minlength=ensemble.classes)]
-        )  # proof: step 7
+        counts = np.bincount(codes[labelled], minlength=ensemble.classes)
+        return noisy.release([wrong, minority, counts])  # proof: step 7
 
     wrong, minority, labels = release_votes(ensemble, X, release)
     cast = teachers * held_out

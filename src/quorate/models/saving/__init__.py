@@ -1,7 +1,6 @@
 """Save, load and inspect models in folders.
 
     save, load              any model that can be saved, by its kind
-    kind_of, schema_of      the kind and the schema that a folder declares
     reopen                  an everlasting model whose first phase was lost
     open_folder             the manifest: a PrivateFolder or a PublishedFolder
     SavedModel              the contract that every model keeps to, and what it says of itself
@@ -17,7 +16,7 @@ from quorate.models.saving.contract import SavedModel
 
 if TYPE_CHECKING:
     from quorate.models.saving.folder import Folder, PrivateFolder, PublishedFolder, open_folder
-    from quorate.models.saving.saving import class_of, kind_of, load, reopen, save, schema_of, whole_spending
+    from quorate.models.saving.saving import class_of, load, reopen, save, whole_spending
 
 __all__ = [
     "Folder",
@@ -25,12 +24,10 @@ __all__ = [
     "PublishedFolder",
     "SavedModel",
     "class_of",
-    "kind_of",
     "load",
     "open_folder",
     "reopen",
     "save",
-    "schema_of",
     "whole_spending",
 ]
 
@@ -39,6 +36,6 @@ if not TYPE_CHECKING:
         __name__,
         {
             "folder": "Folder PrivateFolder PublishedFolder open_folder",
-            "saving": "class_of kind_of load reopen save schema_of whole_spending",
+            "saving": "class_of load reopen save whole_spending",
         },
     )

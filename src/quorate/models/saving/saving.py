@@ -29,19 +29,6 @@ CLAIM_NAME = "claim"  # of the file that `quorate.auditing.verify_claim` reads
 _DAMAGE = (KeyError, TypeError, AttributeError, IndexError, ValueError, OverflowError, BadZipFile)
 
 
-def kind_of(folder: str | Path) -> str:
-    """Return the kind that the model in a folder declares; loading the model verifies it."""
-    return open_folder(folder).kind
-
-
-def schema_of(folder: str | Path) -> Schema | None:
-    """Return the schema that encodes a model's queries, or None for a model that takes numbers as they are.
-
-    A schema must be the one that the manifest lists; loading the model verifies the manifest.
-    """
-    return open_folder(folder).schema()
-
-
 def class_of(folder: Folder) -> type[SavedModel]:
     """Return the class of the model that a folder declares; refuse one whose access is not that of the class."""
     try:
