@@ -93,12 +93,6 @@ def test_rows_that_name_nobody_belong_to_one_unknown_person(names):
     assert unit_numbers(4, names)[1] == 3
 
 
-def test_names_of_several_types_are_people_too():
-    units, count = unit_numbers(3, np.array(["a", 7, "a"], dtype=object))
-    assert units.tolist() == [0, 1, 0]
-    assert count == 2
-
-
 def test_no_name_of_a_list_says_how_the_others_are_read():
     for names in ([2**53, 2**53 + 2, 0.5], [1, "1.5", 2], ["a", "a\0", 3], ["7", "-7", "0"], ["7.5", "7a", "0x7"]):
         assert unit_numbers(3, names)[0].tolist() == [0, 1, 2]

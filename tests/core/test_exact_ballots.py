@@ -22,10 +22,9 @@ from quorate.compute.learners import (
     BatchedRidge,
     BatchedTree,
     Deal,
-    LinearTeachers,
     teachers_from_arrays,
 )
-from quorate.compute.learners.linear import NEVER, gridded_coefficients, gridded_queries
+from quorate.compute.learners.linear import NEVER, LinearTeachers, gridded_coefficients, gridded_queries
 
 LEARNERS = {
     "logistic": BatchedLogistic(),

@@ -12,7 +12,6 @@ from scipy import stats
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.compose import make_column_transformer
 from sklearn.dummy import DummyClassifier
-from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
@@ -300,31 +299,6 @@ def test_where_the_model_says_no_number_the_worst_cell_covers_too():
         assert (bands.predict_interval(X) == [-np.inf, np.inf]).all()
 
 
-@pytest.mark.parametrize("odd", [(np.nan, 0.0), (np.inf, -np.inf), (None, "three"), ([1], 10**400)])
-@pytest.mark.parametrize("kind", ["linear", "scikit-learn"])
-def test_no_value_of_a_private_row_is_refused_and_it_moves_its_own_score_alone(kind, odd, monkeypatch):
-    random = np.random.default_rng(3)
-    X = random.normal(size=(600, 2))
-    y = X[:, 0] + random.normal(size=600) / 9
-    labels = (y > 0).astype(int)
-    if kind == "linear":
-        models = (
-            PrivateLogisticRegression(epsilon=9.0, classes=[0, 1]).fit(X[:300], labels[:300], public=X[:300]),
-            PrivateLinearRegression(epsilon=9.0, bounds=(-4, 4)).fit(X[:300], y[:300], public=X[:300]),
-        )
-    else:
-        models = LogisticRegression().fit(X[:300], labels[:300]), LinearRegression().fit(X[:300], y[:300])
-    scored = []
-    monkeypatch.setattr(PrivateQuantile, "release", lambda self, counts: scored.append(counts.copy()) or 0)
-    for values in ((0.0, 0.0), odd):
-        rows, targets = np.array(X[300:], dtype=object), np.array(y[300:], dtype=object)
-        rows[7], targets[7] = values, values[0]
-        ConformalClassifier(models[0], 4.0, 0.2).fit(rows.tolist(), labels[300:])
-        ConformalRegressor(models[1], 4.0, 0.2, largest_error=9.0).fit(rows.tolist(), targets.tolist())
-    for plain, strange in zip(scored[:2], scored[2:], strict=True):
-        assert np.abs(plain - strange).sum() in (0, 2)
-
-
 @pytest.mark.parametrize("target", [1.7e308, np.inf])
 @pytest.mark.filterwarnings("error")
 def test_a_distance_beyond_all_numbers_is_no_warning(target):
@@ -434,20 +408,6 @@ def test_sets_over_a_model_of_named_columns_take_what_the_model_takes():
     model = PrivateLogisticRegression(epsilon=9.0, classes=[0, 1], columns=columns).fit(X, (X.b > 0).astype(int))
     sets = ConformalClassifier(model, 4.0, 0.2).fit(X, (X.b > 0).astype(int))
     assert np.array_equal(sets.predict(X[:50]), model.predict(X[:50]))  # categories that are written as numbers
-
-
-def test_sets_do_not_tell_by_their_types_that_a_value_of_a_record_is_missing(tmp_path):
-    """In pandas one missing value makes floats of a column of whole numbers, and the folder named the type."""
-    ages, published = np.random.default_rng(3).integers(18, 90, size=600).tolist(), []
-    model = make_pipeline(SimpleImputer(), LogisticRegression())
-    model.fit(pandas.DataFrame({"age": ages}), np.array(ages) > 50)
-    for first in (ages[0], None):
-        held_out = pandas.DataFrame({"age": [first, *ages[1:]]})
-        folder = save(ConformalClassifier(model, 4.0, 0.2).fit(held_out, np.array(ages) > 50), tmp_path / str(first))
-        published.append(json.loads((folder / "manifest.json").read_text())["form"])
-        asked = load(folder).predict_set(pandas.DataFrame({"age": [18, 89.5]}))
-        np.testing.assert_array_equal(asked, [[True, False], [False, True]])
-    assert published[0] == published[1]
 
 
 def test_sets_come_back_with_their_model(tmp_path):

@@ -2,7 +2,6 @@
 again. The same query of a caller is answered alike, and the budget is never overspent.
 """
 
-import json
 import signal
 import threading
 import time
@@ -10,7 +9,6 @@ import time
 import numpy as np
 import pytest
 
-from forked import run_forked
 from model_contract import check_model
 from quorate import BudgetSpent, InvalidInput, OnlineRelease, Workload, load, save
 from quorate.core.ledger import find_ledger
@@ -168,31 +166,6 @@ def test_old_ledgers_of_one_command_still_go_on(tmp_path):
     again = OnlineRelease(Thresholds(), **settings).fit(private, public)
     assert (again.ask([Threshold(0.5)])[0].answer, again.paid_) == (told.answer, 1)
     again.close()
-
-
-def run(*arguments):
-    code = "import sys; from quorate.cli import main; sys.exit(main(sys.argv[1:]))"
-    status, shown, errors = run_forked(code, *map(str, arguments))
-    assert status in (0, 1), errors
-    return status, json.loads(shown)
-
-
-def test_the_command_line_makes_one_and_asks_it(tmp_path):
-    chance = np.random.default_rng(0)
-    for name, rows in (("private", 20_000), ("public", 300)):
-        (tmp_path / f"{name}.csv").write_text("age\n" + "\n".join(f"{age:.1f}" for age in chance.normal(40, 10, rows)))
-    model = tmp_path / "model"
-    code, made = run(
-        "release", tmp_path / "private.csv", "--public", tmp_path / "public.csv", "--workload", "thresholds:age",
-        "--online", "--alpha", "0.2", "--out", model, "--ask", '{"age": 40}', "--json",
-    )  # fmt: skip
-    assert (code, made["folder"], made["asked"], made["refused"]) == (0, str(model), 1, 0)
-    code, told = run("release", model, "--ask", '{"age": 40}', "--json")
-    assert (code, told["answers"]) == (0, made["answers"])
-    (tmp_path / "queries.csv").write_text('query\n"{""age"": 40}"\n')
-    code, told = run("predict", model, tmp_path / "queries.csv", "--json")
-    assert (code, told["answers"]) == (0, made["answers"])
-    check_budget(model)
 
 
 # --- Served ----------------------------------------------------------------------------------------------------------

@@ -49,15 +49,11 @@ def test_every_plan_says_whether_it_is_feasible_what_to_run_and_what_would_do(fa
 
 
 def test_what_would_do_does():
-    [change] = SHORT["concept"]().nearest
-    assert plan_concept(records=int(change.value), vc_dimension=2).feasible
+    """Of a student that stands first; other plans are tested where they are made."""
     [change] = SHORT["student"]().nearest
     asked = {"epsilon": 4.0, "delta": 1e-5, "queries": 10_000, "dissents": 5, "no_quorums": 2}
     assert plan_student_first(**asked, units=int(change.value)).feasible
     assert not plan_student_first(**asked, units=int(change.value) - 1).feasible
-    [change] = SHORT["release"]().nearest
-    assert change.parameter == "records"
-    assert plan_release(Thresholds(), records=int(change.value), public=1000).feasible
 
 
 def test_a_concept_plan_names_the_settings_of_its_best_method():

@@ -33,14 +33,6 @@ def test_the_first_record_of_each_person_is_kept_in_any_table(made):
     )
 
 
-def test_no_name_says_of_which_type_another_is_read():
-    for names in ([2**53, 2**53 + 2, 0.5], [1, "1.5", 2], ["a", "a\0", 3]):
-        assert first_records([10, 20, 30], names) == [10, 20, 30]
-    assert first_records([10, 20, 30], [2**53, 2**53 + 1, 0.5]) == [10, 30], "numbers are named by the nearest float"
-    assert first_records([10, 20, 30], [1, " 1 ", 2]) == [10, 30], "a person who is written in two ways is one"
-    assert first_records([10, 20, 30], [["ann"], "bob", ["cy"]]) == [10, 20], "lists are no names: one unknown person"
-
-
 def test_points_and_lists_keep_their_types():
     assert first_records(np.array([[1.0], [2.0], [3.0]]), [1, 1, 0]).tolist() == [[1.0], [3.0]]
     assert first_records([1, "2", None], [0, 1, 1]) == [1, "2"]

@@ -261,15 +261,9 @@ def test_no_value_of_a_dataset_is_refused(tmp_path):
 @pytest.mark.parametrize(
     "written",
     [
-        lambda people: pa.array(people, pa.int32()),
-        lambda people: pa.array(people, pa.uint8()),
         lambda people: pa.array(people, pa.float64()),
-        lambda people: pa.array(people, pa.float32()).dictionary_encode(),
         lambda people: pa.array(list(map(str, people))).cast(pa.decimal128(20, 3)),
         lambda people: pa.array([f" {person:03d}" for person in people]),
-        lambda people: pa.array([f"{person}.0" for person in people], pa.large_string()),
-        lambda people: pa.array([str(person) for person in people]).dictionary_encode(),
-        lambda people: pa.array([str(person).encode() for person in people]),
     ],
 )
 def test_a_person_goes_by_one_name_in_all_files(tmp_path, written):

@@ -307,12 +307,6 @@ def test_a_folder_is_no_file(tmp_path):
         read_table(tmp_path / "t.csv", role="query")
 
 
-def test_no_private_record_is_refused(tmp_path):
-    for text in ("a,b\n1,2\nsecret\n", "a,b\n1,2,secret\n", 'a,b\n"secret\n1,2\nsecret\n'):
-        table = read_table(write(tmp_path / "t.csv", text), role="private")
-        assert table.num_rows == text.count("\n") - 1
-
-
 def test_parquet_written_by_pandas_has_no_index(tmp_path):
     pd.DataFrame({"a": [1, 2]}, index=[5, 3]).to_parquet(tmp_path / "t.parquet")
     assert read_table(tmp_path / "t.parquet", role="query").column_names == ["a"]

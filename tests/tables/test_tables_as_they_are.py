@@ -12,8 +12,6 @@ import polars
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from sklearn.compose import make_column_transformer
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
@@ -128,20 +126,6 @@ def test_dates_that_are_declared_as_numbers_are_missing():
     for role in ("query", "public"):
         with pytest.raises(InvalidInput, match=r"column 'day', row 1 .*a number is expected"):
             schema.encode(rows, role=role)
-
-
-words = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
-
-
-@given(st.lists(st.tuples(words, st.dates()), min_size=1, max_size=6), st.integers(1, 9))
-def test_a_sentence_and_a_date_are_encoded_by_themselves(rows, buckets):
-    schema = Schema({"note": Text(buckets=buckets), "day": YEAR})
-    notes, days = zip(*rows, strict=True)
-    together = schema.encode(pa.table({"note": list(notes), "day": list(days)}))
-    alone = [schema.encode(pa.table({"note": [note], "day": [day]}))[0] for note, day in rows]
-    assert np.array_equal(together, np.array(alone))
-    assert together.min() >= -1
-    assert together.max() <= 1
 
 
 def test_sentences_become_counts_of_words():
