@@ -51,6 +51,7 @@ from quorate.release.workloads import Columns
 from quorate.release.workloads.groups import LineWorkload
 from quorate.release.workloads.marginals import Errors, named_columns, target_column, weigh_queries
 from quorate.tables.containers import shown_names
+from quorate.tables.files import TableStream
 from quorate.tables.results import Table, make_table
 
 _HOPELESS_ERROR = 0.5  # of a share: to answer 1/2 everywhere errs no more
@@ -130,6 +131,8 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
     def fit(self, private: Any, public: Any = None, groups: Any = None) -> "QueryRelease":
         """Count the private records in public cells, and release the counts through the engine.
 
+        `private` may be a `quorate.tables.files.TableStream`, which is read in batches: a byte or two of each value of
+        marginals stay in memory, and all of a column without cuts, or of a table of which nothing is declared.
         `groups` names the person of each record. The person, not the record, is then protected, and the first
         `records_per_person` records of each person are counted, as evenly as their number allows. Each person counts
         once: answers are shares of people, or means over people of the shares of their records.
@@ -141,12 +144,17 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
         account = None if self.account is None else Account.of(self.account)
         epsilon, delta = self._check_loss(account)
         weighed = named_columns(self.error_weights, self.target)
-        auto_cuts = AutoCuts.of(self.subject, self.columns, public, table=private, weighed=weighed)
+        header = private.header if isinstance(private, TableStream) else private
+        auto_cuts = AutoCuts.of(self.subject, self.columns, public, table=header, weighed=weighed)
         columns = self.columns if auto_cuts is None else auto_cuts.widest
         domain = make_domain(self.subject, public, columns)  # proof: step 1
         queries, per_person = self._weigh(domain), check_records_per_person(self.records_per_person, groups)
+        if groups is not None and isinstance(private, TableStream):
+            raise InvalidInput(
+                "groups must come with a table in memory, got a TableStream; pass quorate.tables.read_table"
+            )
         private = private if groups is None else first_records(private, groups, per_person)
-        unread = domain.unread(private)
+        unread = domain.unread(header)
         private = private if auto_cuts is None else auto_cuts.read(private)
         sealed, records = domain.seal(private)  # proof: step 2
         loss = loss_for_each_record(epsilon, delta, per_person)

@@ -30,6 +30,7 @@ from quorate.tables.cells import OTHER
 from quorate.tables.columns import Kind
 from quorate.tables.containers import column_names, is_frame, open_columns, shown_names
 from quorate.tables.cut_tree import STAGES, CutTree, Draw, grow_trees, most_cells
+from quorate.tables.files import TableStream
 from quorate.tables.learned import choose_share, entries_of_schema, learn_columns, slack_for_texts
 from quorate.tables.values import read_numbers
 
@@ -129,8 +130,9 @@ class AutoCuts:
         return sum(cells_of_orders(self.widest.sizes, self.workload.order)[1:])
 
     def read(self, private: Any) -> dict[str, Any]:
-        """Return the declared columns of private records, so that a stream can be counted twice."""
-        return open_columns(private, self.columns.names)
+        """Return the declared columns of private records, those of a stream in memory: they are read several times."""
+        names = self.columns.names
+        return open_columns(private.read(names) if isinstance(private, TableStream) else private, names)
 
     def release(
         self,

@@ -219,6 +219,11 @@ class TableStream:
         """Yield the rows, some ten thousand at a time."""
         return (table for _, table in self.placed())
 
+    def read(self, names: Iterable[str]) -> pa.Table:
+        """Return all rows of those of these columns that there are, in memory."""
+        present = [name for name in names if name in self.header.column_names]
+        return pa.concat_tables([self.header.select(present), *(batch.select(present) for batch in self)])
+
     def placed(self) -> Iterator[tuple[int, pa.Table]]:
         """Yield the rows, some ten thousand at a time, each time with the place of the first."""
         self.irregularities = Irregularities()

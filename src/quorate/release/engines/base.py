@@ -201,8 +201,7 @@ class Private:
             return self._cells
         if queries.cells is None or self._rows is None:
             raise Infeasible("these cells are too many to list; choose an engine that takes rows")
-        numbers = self._rows.cell(range(len(self._rows.sizes)))
-        return np.bincount(numbers, minlength=queries.cells).astype(np.int64)
+        return self._rows.sum_cells(range(len(self._rows.sizes))).astype(np.int64)
 
     def __repr__(self) -> str:
         return f"<private counts of {self.records} records>"
@@ -215,7 +214,7 @@ def check_private(queries: Queries, data: Any) -> Private:
             raise InvalidInput(f"queries for Rows must be Marginals, got {type(queries).__name__}")
         if data.sizes != queries.sizes:
             raise InvalidInput(f"rows must have columns of sizes {queries.sizes}, got {data.sizes}")
-        if not bool((data.weights == 1.0).all()):
+        if not data.is_unweighted:
             raise InvalidInput("private rows must have weight 1 each: one row, one unit")
         if not data.records:
             raise InvalidInput("private data must have at least one record")

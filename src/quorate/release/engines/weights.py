@@ -157,7 +157,7 @@ def _mask(queries: Queries, query: int, support: Rows | None) -> NDArray[np.bool
         return mask
     if isinstance(queries, Marginals):
         clique, codes = queries.find(query)
-        return np.asarray((support.codes[:, list(queries.cliques[clique])] == np.array(codes)).all(axis=1))
+        return np.asarray((support.narrow[:, list(queries.cliques[clique])] == np.array(codes)).all(axis=1))
     if queries.count > MOST_LISTED:
         raise Infeasible(f"{queries.count} queries are too many to find the rows of a single query")
     indicator = np.zeros(queries.count)

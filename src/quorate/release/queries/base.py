@@ -18,13 +18,22 @@ LARGEST = 20_000_000  # cells that public values define, at most: 160 MB for eac
 NOTHING = -1  # the number of the empty query, whose answer is exactly 0
 Whole = NDArray[np.int64]
 Members = slice | NDArray[np.int64]
+_BLOCK = 2**17  # records that are counted together, so that their cells stay in the cache of a processor
+
+
+def code_type(sizes: Sequence[int]) -> Any:
+    """Return the narrowest type of whole numbers that holds the codes of columns of these sizes."""
+    return np.min_scalar_type(max(sizes, default=1) - 1)
 
 
 @dataclass(frozen=True, repr=False)
 class Rows:
-    """Records over categorical columns: `codes[i, j]` from 0 to `sizes[j]` - 1, and one weight a record."""
+    """Records over categorical columns: `codes[i, j]` from 0 to `sizes[j]` - 1, and one weight a record.
 
-    codes: NDArray[np.int64]
+    They are kept as `narrow`, in the smallest type that holds them all, which is for comparisons and indices alone.
+    """
+
+    narrow: NDArray[Any]
     sizes: tuple[int, ...]
     weights: NDArray[np.float64]
 
@@ -36,37 +45,64 @@ class Rows:
                 f"codes must be whole numbers, one row a record and one column for each of {len(checked)} sizes, "
                 f"not {array.dtype} of shape {array.shape}"
             )
-        table = np.ascontiguousarray(array.T, dtype=np.int64).T  # a column's codes stand side by side
-        if table.size and (table.min() < 0 or bool((table.max(axis=0) >= np.array(checked)).any())):
+        if array.size and (array.min() < 0 or bool((array.max(axis=0) >= np.array(checked)).any())):
             raise InvalidInput("codes must lie between 0 and the size of their column less 1; declare every category")
-        row_weights = np.ones(len(table)) if weights is None else np.asarray(weights, dtype=np.float64)
+        table = np.ascontiguousarray(array.T, dtype=code_type(checked)).T  # a column's codes stand side by side
+        is_one = weights is None
+        row_weights = np.broadcast_to(1.0, len(table)) if is_one else np.asarray(weights, dtype=np.float64)
         if row_weights.shape != (len(table),) or not np.isfinite(row_weights).all():
             raise InvalidInput("weights must be finite numbers, one a record")
-        for name, value in (("codes", table), ("sizes", checked), ("weights", row_weights)):
+        for name, value in (("narrow", table), ("sizes", checked), ("weights", row_weights)):
             object.__setattr__(self, name, value)
+
+    @property
+    def codes(self) -> NDArray[np.int64]:
+        """The codes as whole numbers for any arithmetic."""
+        return self.narrow.astype(np.int64)
 
     @property
     def records(self) -> int:
         """The number of records, regardless of their weights."""
-        return len(self.codes)
+        return len(self.narrow)
 
-    def cell(self, columns: Sequence[int]) -> NDArray[np.int64]:
+    def cell(self, columns: Sequence[int], records: slice = slice(None)) -> NDArray[np.int64]:
         """Return the number of each record's cell in the table of these columns, the last one running fastest."""
-        number = np.zeros(len(self.codes), dtype=np.int64)
-        if math.prod(self.sizes[column] for column in columns) >= 2**62:
-            raise InvalidInput("the table of these columns has too many cells to number")
+        codes = self.narrow[records]
+        number = np.zeros(len(codes), dtype=np.int64)
+        self._count_cells(columns)
         for column in columns:
             number *= self.sizes[column]
-            number += self.codes[:, column]
+            number += codes[:, column]
         return number
+
+    def sum_cells(self, columns: Sequence[int]) -> Floats:
+        """Return the total weight of the records in each cell of the table of these columns."""
+        cells = self._count_cells(columns)
+        totals, step, is_unweighted = np.zeros(cells), max(_BLOCK, cells), self.is_unweighted
+        for start in range(0, self.records, step):
+            block = slice(start, start + step)
+            weights = None if is_unweighted else self.weights[block]
+            totals += np.bincount(self.cell(columns, block), weights, minlength=cells)
+        return totals
+
+    def _count_cells(self, columns: Sequence[int]) -> int:
+        """Return the number of cells of the table of these columns."""
+        if (cells := math.prod(self.sizes[column] for column in columns)) >= 2**62:
+            raise InvalidInput("the table of these columns has too many cells to number")
+        return cells
+
+    @property
+    def is_unweighted(self) -> bool:
+        """Whether each record has weight 1."""
+        return self.weights.strides == (0,) or bool((self.weights == 1.0).all())
 
     def weighted(self, weights: Any) -> "Rows":
         """Return the same records with other weights."""
-        return Rows(self.codes, self.sizes, weights)
+        return Rows(self.narrow, self.sizes, weights)
 
     def merged(self) -> "Rows":
         """Return the distinct records, each with the total weight of its copies."""
-        codes, inverse = np.unique(self.codes, axis=0, return_inverse=True)
+        codes, inverse = np.unique(self.narrow, axis=0, return_inverse=True)
         return Rows(codes, self.sizes, np.bincount(inverse.ravel(), self.weights, minlength=len(codes)))
 
     def __repr__(self) -> str:

@@ -54,10 +54,10 @@ class Possible:
 
     def filter_rows(self, rows: Rows) -> Rows:
         """Return the possible records; without any, one repaired record."""
-        mask = self.records(rows.codes)
+        mask = self.records(rows.narrow)
         if not mask.any():
             return Rows(self.repair_codes(rows.codes[:1]), rows.sizes)
-        return rows if mask.all() else Rows(rows.codes[mask], rows.sizes, rows.weights[mask])
+        return rows if mask.all() else Rows(rows.narrow[mask], rows.sizes, rows.weights[mask])
 
     def repair_codes(self, codes: Integers) -> Integers:
         """Return possible records: an impossible group of codes is replaced by that of a possible record.
@@ -154,8 +154,7 @@ class Marginals(Queries):
         columns = self.cliques[clique]
         if isinstance(weights, Rows):
             self._check_rows(weights)
-            size = math.prod(self.shapes[clique])
-            return np.bincount(weights.cell(columns), weights.weights, minlength=size).astype(np.float64)
+            return weights.sum_cells(columns)
         table = check_weights(weights, self.cells).reshape(self.sizes)
         return _project(table, tuple(range(len(self.sizes))), columns).ravel()
 

@@ -81,7 +81,7 @@ class BoundWorkload(Domain):
     def count(self, records: Any) -> Whole | Rows:
         """Return the number of rows in each cell of the whole table."""
         rows = self.encode(records)
-        return np.bincount(rows.cell(range(len(rows.sizes))), minlength=self.queries.cells or 0)
+        return rows.sum_cells(range(len(rows.sizes))).astype(np.int64)
 
     def keep_public(self, counts: Whole | Floats | Rows | None) -> None:
         """Keep public records by their codes or cells."""

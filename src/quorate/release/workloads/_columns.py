@@ -13,18 +13,20 @@ from numpy.typing import NDArray
 from quorate.core.checks import is_named_id, warn_of_id
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.release.queries import Possible, Rows
+from quorate.release.queries.base import code_type
 from quorate.release.workloads.constraints import Constraints, check_constraints, names_in
 from quorate.tables import Category, Number, Reading, Schema
 from quorate.tables.cells import CategoryCells, Cells, cells_of
 from quorate.tables.columns import Kind
 from quorate.tables.containers import column_names, is_frame, open_columns, prefix_errors
 from quorate.tables.document import cells_to_document, kind_from_document, read_document
+from quorate.tables.files import TableStream
 from quorate.tables.infer import cuts_from_public
 from quorate.tables.reading import DEFAULT_READING
 
 BINS = 10  # cells of a column of numbers, where every gap between public values would be too many
 _STEPS = 200  # different values that synthetic records have in one cell, at most
-_MOST_CODES = 2**29  # of one table: 4 GiB
+_MOST_BYTES = 2**32  # of the codes of one table
 
 
 class Columns:
@@ -193,14 +195,27 @@ class Columns:
             return self.cells[name].code(value)
 
     def encode(self, table: Any) -> Rows:
-        """Return the cells of each row. No value raises; a missing column or one of another type does."""
-        columns = open_columns(table, self.names)
-        count = len(next(iter(columns.values())))
-        if count * len(columns) > _MOST_CODES:
-            raise Infeasible(f"{count} rows of {len(columns)} columns are more than fit; declare fewer columns")
-        codes = np.empty((len(columns), count), dtype=np.int64)
-        for index, (name, cells) in enumerate(self.cells.items()):
-            codes[index] = cells.codes(columns[name], self.reading)
+        """Return the cells of each row of a table or a `TableStream`.
+
+        No value raises; a missing column or one of another type does.
+        """
+        parts, count, width = list[NDArray[np.unsignedinteger[Any]]](), 0, len(self.kinds)
+        for batch in table if isinstance(table, TableStream) else [table]:
+            columns = open_columns(batch, self.names)
+            part = np.empty((width, len(next(iter(columns.values())))), dtype=code_type(self.sizes))
+            count += part.shape[1]
+            if count * width * part.itemsize > _MOST_BYTES:
+                raise Infeasible(f"{count} rows of {width} columns are more than fit; declare fewer columns")
+            for index, (name, cells) in enumerate(self.cells.items()):
+                part[index] = cells.codes(columns[name], self.reading)
+            parts.append(part)
+        if len(parts) == 1:
+            return Rows(parts[0].T, self.sizes)
+        codes = np.empty((width, count), dtype=code_type(self.sizes))
+        while parts:  # the last first, so that each is dropped as soon as it is copied
+            part = parts.pop()
+            count -= part.shape[1]
+            codes[:, count : count + part.shape[1]] = part
         return Rows(codes.T, self.sizes)
 
     def decode(self, codes: NDArray[np.int64]) -> dict[str, list[Any]]:

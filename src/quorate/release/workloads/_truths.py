@@ -69,8 +69,8 @@ class ExpressionWorkload(BoundWorkload):
         rows = self.encode(records)
         if rows.records * len(self.texts) > _MOST_CODES:
             raise InvalidInput(f"{rows.records} rows and {len(self.texts)} expressions are too many; ask fewer at once")
-        truths = self._truths(self.columns, lambda name: rows.codes[:, self.columns.names.index(name)])
-        return Rows(truths.T.astype(np.int64), (2,) * len(self.texts))
+        truths = self._truths(self.columns, lambda name: rows.narrow[:, self.columns.names.index(name)])
+        return Rows(truths.T.view(np.uint8), (2,) * len(self.texts))
 
     def parts(self, numbers: ArrayLike) -> tuple[Whole, Whole]:
         """Return the engine's query of each expression."""
