@@ -59,14 +59,14 @@ suite: bytecode
 attacks: $(READY)  ## games against claims, planted bugs, and one unit replaced in every predictor and container
 	$(TESTS) -m 'attack and not long and not crash' tests/auditing
 
-# The tests of what NumPy and BLAS compute, once more with the kernels of a processor without AVX-512 (tests/processors.py).
+# The tests of what NumPy and BLAS compute, once more with the kernels of a processor without AVX-512 (tests/core/processors.py).
 # A few that take long and test something else are left out: all of it takes less than a minute on two cores.
 PROCESSORS := $(addprefix tests/core/test_,noisy_max.py quorum.py thresholds.py needed.py) tests/planner/test_planner.py \
 	tests/release/test_release_engines.py tests/release/test_release_engines_laws.py tests/models/test_linear.py \
 	-k 'not (command or saved or reach or large_scales or suggested or weights or columns_never)'
 
 processors: $(READY)  ## the tests of mechanisms, planner, release engines and linear models on a second kind of processor
-	@if $(BIN)/python tests/processors.py; then \
+	@if $(BIN)/python tests/core/processors.py; then \
 		echo "once more with the kernels of a processor without AVX-512:" && \
 		OPENBLAS_CORETYPE=Haswell NPY_DISABLE_CPU_FEATURES=X86_V4 $(TESTS) -m 'not long and not crash' $(PROCESSORS); \
 	fi

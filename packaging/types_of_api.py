@@ -2,7 +2,7 @@
 
     python packaging/types_of_api.py build/tools/bin/basedpyright
 
-Two things are held. A program that uses the API as the guides do (`tests/typed_use.py`) has no error. And every
+Two things are held. A program that uses the API as the guides do (`tests/house/typed_use.py`) has no error. And every
 function and method of a name in docs/reference/api.md has a type for each of its parameters and for what it returns.
 Types that come from libraries without types of their own, such as scikit-learn, stay unknown; they are counted.
 """
@@ -62,7 +62,7 @@ def ask(pyright: str, *arguments: str) -> dict[str, Any]:
 def main() -> None:
     """Hold both, and say how many types are known. The program is run too: its types are those of the values."""
     pyright = str(Path(sys.argv[1]).resolve())
-    sys.path.insert(0, str(ROOT / "tests"))
+    sys.path.insert(0, str(ROOT / "tests" / "house"))
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(action="ignore"):
         importlib.import_module("typed_use").use(Path(folder))
     used = ask(pyright, "--project", "pyproject.toml")

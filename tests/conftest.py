@@ -13,7 +13,7 @@ import pytest
 from hypothesis import settings
 
 from benchmarks.figures import data_folder
-from private_postgres import postgres_server, postgres_url
+from support.private_postgres import postgres_server, postgres_url
 
 __all__ = ["postgres_server", "postgres_url"]  # fixtures of the whole suite
 

@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from enumeration_instances import INSTANCES, quorum
 from planted import PLANTED
 from planted.__main__ import catch_all
 from planted.attacks import search
@@ -33,6 +32,7 @@ from quorate.core.errors import IdReused, InvalidInput
 from quorate.core.mechanisms import NoisyMax, NoisySum, SoftMajority, StabilityTest
 from quorate.core.privacy import Budget
 from quorate.core.requests import Asked, KeptAnswers
+from support.enumeration_instances import INSTANCES, quorum
 
 pytestmark = pytest.mark.attack
 

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 import quorate as qr
-from forked import Forked, run_forked
 from quorate import __version__
 from quorate.cli import main
+from support.forked import Forked, run_forked
 
 MAIN = "import sys; from quorate.cli.app import main; sys.exit(main())"
 

@@ -25,7 +25,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-import isolation
 from quorate import Infeasible, InvalidInput
 from quorate.compute.ensemble import Ensemble, deal_units
 from quorate.compute.ensemble.dealing import _secret_permutation
@@ -35,6 +34,7 @@ from quorate.core.ballots import Ballots
 from quorate.core.estimator_calls import CALL, call_rows
 from quorate.models.predictors.labels import class_codes, declared_classes
 from quorate.tables.persons import unit_numbers
+from support import isolation
 
 PAIRS = 1000
 
@@ -447,7 +447,7 @@ def test_backends_fit_the_same_teachers(backend):
 @pytest.mark.parametrize(("backend", "package"), [("dask", "distributed"), ("ray", "ray")])
 def test_a_real_cluster_fits_the_same_teachers(backend, package):
     pytest.importorskip(package, reason=f"{package} is not installed")
-    script = Path(__file__).parents[1] / "cluster_fit.py"
+    script = Path(__file__).with_name("cluster_fit.py")
     paths = os.pathsep.join([str(script.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
     done = subprocess.run(
         [sys.executable, str(script), backend],

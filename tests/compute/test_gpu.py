@@ -14,7 +14,6 @@ import pytest
 
 from benchmarks import scale
 from benchmarks.figures import BARS
-from devices import WITH_TORCH, has_gpu, needs_gpu, needs_triton, on
 from quorate import EverlastingClassifier, PrivateClassifier, load, save
 from quorate.cli.options import use_device
 from quorate.cli.predict import predict
@@ -34,6 +33,7 @@ from quorate.compute.learners._gpu import GpuTeachers, TwoClassChunks, fits_kern
 from quorate.compute.learners.backends import choose_backend
 from quorate.compute.learners.linear import LinearTeachers, gridded_queries, sliced
 from quorate.core.errors import InvalidInput
+from support.devices import WITH_TORCH, has_gpu, needs_gpu, needs_triton, on
 
 KINDS = {  # learner, classes, features, one slice
     "one product and spare columns": (BatchedLogistic(), 2, 18, True),

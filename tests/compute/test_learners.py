@@ -22,7 +22,6 @@ from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from benchmarks.learners import counting_figures, fitting_figures
-from devices import needs_torch, on
 from quorate import InvalidInput
 from quorate.compute.learners import (
     BatchedCentroid,
@@ -42,6 +41,7 @@ from quorate.compute.learners import teachers as teachers_module
 from quorate.compute.learners.backends import choose_backend
 from quorate.compute.learners.linear import LinearTeachers
 from quorate.compute.learners.teachers import padded_rows
+from support.devices import needs_torch, on
 
 LEARNERS = {
     "logistic": BatchedLogistic(),

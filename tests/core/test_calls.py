@@ -34,7 +34,7 @@ from quorate.models.concepts._finite import Member
 from quorate.service._app import make_app
 from quorate.service._settings import Settings
 from quorate.service.model import Model
-from service_client import call, features, running
+from support.service_client import call, features, running
 
 
 class BatchNorm(ClassifierMixin, BaseEstimator):

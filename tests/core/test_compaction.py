@@ -10,7 +10,15 @@ from functools import partial
 import numpy as np
 import pytest
 
-from ledger_in_use import (
+from quorate.core.errors import BudgetSpent, IdReused, InvalidInput, LedgerRefused
+from quorate.core.ledger import Ledger, Phase, check_export, export_entries, move, restore
+from quorate.core.ledger import _compaction as compaction
+from quorate.core.ledger import _verify as verify
+from quorate.core.ledger._rules import Event, apply, to_json
+from quorate.core.ledger.chain import Mark
+from quorate.core.privacy import Budget
+from quorate.core.requests import Asked, Request
+from support.ledger_in_use import (
     LEASE,
     SPENT,
     UNITS,
@@ -24,14 +32,6 @@ from ledger_in_use import (
     units_spent,
     used,
 )
-from quorate.core.errors import BudgetSpent, IdReused, InvalidInput, LedgerRefused
-from quorate.core.ledger import Ledger, Phase, check_export, export_entries, move, restore
-from quorate.core.ledger import _compaction as compaction
-from quorate.core.ledger import _verify as verify
-from quorate.core.ledger._rules import Event, apply, to_json
-from quorate.core.ledger.chain import Mark
-from quorate.core.privacy import Budget
-from quorate.core.requests import Asked, Request
 
 __all__ = ["path", "used"]  # fixtures
 

@@ -10,8 +10,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-
 from mechanism_cases import INSTANCES, THRESHOLD
+
 from planted.bug import run_together
 from quorate import Budget, BudgetSpent, Cost, InvalidInput, RunEnded, WrongProcess
 from quorate.auditing._plays import SeededNoise

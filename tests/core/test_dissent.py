@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from test_enumeration import is_broken, search
 
-from enumeration_instances import INSTANCES, Instance, dissent, quorum
 from planted import broken_releases
 from quorate import Budget, Infeasible, InvalidInput
 from quorate.auditing import Release, claims_of, release_of, worst_cases
@@ -20,6 +19,7 @@ from quorate.core.mechanisms import NO_QUORUM, Dissent, Quorum
 from quorate.core.mechanisms.base import Run
 from quorate.core.mechanisms.dissent import calibrate_with_quorum, half_gaps
 from quorate.core.mechanisms.distributions import gaussian_tail_quantile
+from support.enumeration_instances import INSTANCES, Instance, dissent, quorum
 
 DISSENTS = [name for name in INSTANCES if name.startswith("dissent")]  # test_enumeration checks their claims
 

@@ -8,7 +8,6 @@ import pytest
 from scipy import stats
 
 from conftest import FALSE_ALARM
-from enumeration_instances import INSTANCES, Instance, between, dissent, quorum, stability
 from planted import broken_releases
 from quorate.auditing import Outcomes, Query, claims_of, enumerate_outcomes, release_of, worst_cases
 from quorate.auditing._enumeration import DeltaClaim, RenyiClaim, SlackClaim, measure_claim
@@ -25,6 +24,7 @@ from quorate.core.mechanisms import (
     StabilityTest,
 )
 from quorate.core.mechanisms.above_threshold import AboveThreshold
+from support.enumeration_instances import INSTANCES, Instance, between, dissent, quorum, stability
 
 THRESHOLD = [name for name in INSTANCES if name.startswith(("quorum", "stability", "between"))]
 

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from sklearn.naive_bayes import GaussianNB
 from threadpoolctl import threadpool_limits
 
-from devices import needs_torch, on
 from planted.batches import SummedInAnyOrder
 from quorate.compute.learners import (
     BatchedCentroid,
@@ -25,6 +24,7 @@ from quorate.compute.learners import (
     teachers_from_arrays,
 )
 from quorate.compute.learners.linear import NEVER, LinearTeachers, gridded_coefficients, gridded_queries
+from support.devices import needs_torch, on
 
 LEARNERS = {
     "logistic": BatchedLogistic(),

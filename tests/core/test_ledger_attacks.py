@@ -8,13 +8,13 @@ from contextlib import closing, suppress
 
 import pytest
 
-from ledger_in_use import SPENT, ask, edit, make_used, open_ledger, path, session_of, units_spent, used
 from quorate.core.errors import InvalidInput, LedgerRefused
 from quorate.core.ledger import Ledger
 from quorate.core.ledger._rules import Event
 from quorate.core.ledger.chain import link, state_folder
 from quorate.core.mechanisms import Quorum
 from quorate.core.privacy import Budget
+from support.ledger_in_use import SPENT, ask, edit, make_used, open_ledger, path, session_of, units_spent, used
 
 __all__ = ["path", "used"]  # fixtures
 

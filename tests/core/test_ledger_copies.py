@@ -4,10 +4,10 @@ import shutil
 
 import pytest
 
-from ledger_in_use import SPENT, ask, make_used, open_ledger, session_of, units_spent
 from quorate.core.errors import LedgerRefused
 from quorate.core.ledger import restore
 from quorate.core.ledger._store import with_password
+from support.ledger_in_use import SPENT, ask, make_used, open_ledger, session_of, units_spent
 
 
 @pytest.fixture

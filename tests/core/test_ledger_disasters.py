@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from ledger_in_use import LEASE, SPENT, UNITS, ask, make_used, open_ledger, request_of, session_of, units_spent
 from quorate.core.errors import BudgetSpent, LedgerRefused
 from quorate.core.ledger import chain
 from quorate.core.ledger._store import SQLiteStore
+from support.ledger_in_use import LEASE, SPENT, UNITS, ask, make_used, open_ledger, request_of, session_of, units_spent
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def _abandoned(path, first, *more, checkpoint_after=None):
 import os, signal, sys
 sys.path.insert(0, {os.path.dirname(os.path.dirname(__file__))!r})
 import sqlite3
-from ledger_in_use import ask, open_ledger, session_of
+from support.ledger_in_use import ask, open_ledger, session_of
 from pathlib import Path
 path = Path({str(path)!r})
 session = session_of(open_ledger(path))
@@ -190,7 +190,7 @@ import os, sys
 sys.path.insert(0, {os.path.dirname(os.path.dirname(__file__))!r})
 from pathlib import Path
 from quorate.core.errors import LedgerRefused
-from ledger_in_use import ask, open_ledger, session_of
+from support.ledger_in_use import ask, open_ledger, session_of
 path = Path({str(folder / path.name)!r})
 session_of(open_ledger(path)).close()  # everything is imported: the next user may not read Python's own files
 os.setgroups([]); os.setgid(65534); os.setuid(65534)

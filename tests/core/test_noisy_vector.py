@@ -6,10 +6,10 @@ import math
 import numpy as np
 import pytest
 
-from exact_losses import exact_delta, exact_renyi
 from quorate import Budget, BudgetSpent, Cost, Infeasible, InvalidInput
 from quorate.auditing._plays import SeededNoise
 from quorate.core.mechanisms.noisy_vector import NoisyVector, discrete_delta, gaussian_delta
+from support.exact_losses import exact_delta, exact_renyi
 
 # ---------------------------------------------------------------- the exact law
 

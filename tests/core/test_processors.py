@@ -10,10 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pytest
-
 import processor_artefacts as artefacts
+import pytest
 from processors import LEVEL, SETTINGS, has_level
+
 from quorate import InvalidInput
 from quorate.core.mechanisms import BetweenThresholds, NoisyMax, PrivateQuantile, Quorum, RandomStopping, SharpMajority
 from quorate.core.mechanisms.base import Run

@@ -14,7 +14,7 @@ from quorate.service._app import make_app
 from quorate.service._settings import Settings
 from quorate.service._worker import Folders
 from quorate.service.pages._rendering import figure
-from service_client import call, running
+from support.service_client import call, running
 
 rng = np.random.default_rng(0)
 X = rng.uniform(size=(8000, 1))

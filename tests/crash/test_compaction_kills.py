@@ -8,8 +8,8 @@ import traceback
 
 import pytest
 
-from ledger_in_use import UNITS, ask, make_used, open_ledger, session_of, units_spent
 from quorate.core.ledger import _compaction as compaction
+from support.ledger_in_use import UNITS, ask, make_used, open_ledger, session_of, units_spent
 
 KILLS = [5, pytest.param(int(os.environ.get("QUORATE_COMPACTION_KILLS", "200")), marks=pytest.mark.crash)]
 

@@ -14,7 +14,7 @@ from models import FEATURES, make_model
 from quorate.core.ledger import Ledger
 from quorate.models.saving import open_folder
 from quorate.service import Settings
-from service_client import features, serving
+from support.service_client import features, serving
 
 SECONDS, PROBES, MEMORY = 8.0, 30, 200 * 2**20
 SLOWER = 3.0  # times a caller waits

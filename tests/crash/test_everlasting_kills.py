@@ -2,8 +2,8 @@
 
 import pytest
 
-from everlasting_kills import killed_at, small, what_is_wrong
 from quorate.models.saving import save
+from support.everlasting_kills import killed_at, small, what_is_wrong
 
 
 @pytest.mark.crash

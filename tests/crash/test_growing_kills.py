@@ -1,8 +1,8 @@
 """A growing release and its account killed at every step: no update is told twice with other noise."""
 
 import pytest
-
 from growing_kills import killed_at, what_is_wrong
+
 from quorate.core.errors import LedgerRefused
 
 STRIDES = [

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from killing import crash_database_often, kill_often, pause_often
 
-from private_postgres import PrivateServer
+from support.private_postgres import PrivateServer
 
 STORES = ["sqlite", pytest.param("postgres", marks=pytest.mark.crash)]
 

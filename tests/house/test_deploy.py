@@ -13,15 +13,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from image_steps import environment_of, stages_of
 
 import quorate
-from documents import ROOT
-from image_steps import environment_of, stages_of
 from quorate import PrivateClassifier, save
 from quorate.cli.app import app
 from quorate.cli.serving import serve
 from quorate.service._openapi import ROUTES
 from quorate.service._telemetry import Metrics
+from support.documents import ROOT
 
 yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
 
@@ -290,7 +290,7 @@ def test_the_steps_of_the_image_make_a_server_on_a_read_only_root(tmp_path):
     tried = subprocess.run(["unshare", "--mount", "--net", "true"], check=False, capture_output=True)
     if tried.returncode:
         pytest.skip("namespaces are not allowed here")
-    steps = [sys.executable, ROOT / "tests" / "image_steps.py", ROOT, tmp_path / "image"]
+    steps = [sys.executable, ROOT / "tests" / "house" / "image_steps.py", ROOT, tmp_path / "image"]
     done = subprocess.run(steps, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     told = json.loads(next(line for line in done.stdout.splitlines() if line.startswith('{"read_only"')))

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from documents import ROOT
 from quorate.core.lazy import install_command
+from support.documents import ROOT
 
 PACKAGING = ROOT / "packaging"
 if not PACKAGING.is_dir():

@@ -27,7 +27,7 @@ pytest.importorskip("uvicorn", reason="the server's packages are not installed")
 from quorate.service import Settings, make_app
 from quorate.service._telemetry import Log
 from quorate.service._worker import open_models
-from service_client import call, features, running
+from support.service_client import call, features, running
 
 PACKAGE = str(Path(quorate.__file__).parent)
 CEILINGS = {"request": 32, "predict": 49, "linear fit": 35, "classifier fit": 31, "release fit": 35}

@@ -5,16 +5,16 @@ import warnings
 from importlib import import_module
 
 import pytest
+from check_subjects import SUBJECTS
 from sklearn.base import BaseEstimator
 from sklearn.utils.estimator_checks import check_estimator
 from test_public_names import API
 
 import quorate as qr
-from check_subjects import SUBJECTS
-from documents import DOCS
 from quorate.core.mechanisms import ExponentialChoice
 from quorate.models.sklearn_checks import NO_ANSWER, NOISE, expected_failed_checks
 from quorate.service.sites import FederatedClassifier
+from support.documents import DOCS
 
 BY_CHANCE = (NOISE, NO_ANSWER)  # two draws may agree
 RELEASES = {qr.QueryRelease, qr.OnlineRelease, qr.GroupRelease}  # which are fitted on a table, and predict nothing

@@ -9,11 +9,11 @@ import numpy as np
 from matrix.containers import Container
 from matrix.subjects import Subject, Table, base_table
 from matrix.watch import Stage, Watch, files_of, shown, told, watched
-from quiet_folder import quiet_folder
 from quorate.core.ballots import release_counts
 from quorate.core.errors import BudgetSpent, InvalidInput, NoQuorum
 from quorate.models.saving import load, save
 from quorate.release.people import first_records
+from support.quiet_folder import quiet_folder
 
 _QUERIES, _PROBE = 4, 12
 _TRUSTED = ["matrix.witness.Witness"]  # the matrix's own estimator, in the files of a model

@@ -7,11 +7,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from everlasting_game import ONE, Votes, excess, law_of
 from sklearn.base import clone
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 
-from everlasting_game import ONE, Votes, excess, law_of
 from quorate import Infeasible, InvalidInput
 from quorate.compute.ensemble import dealing
 from quorate.compute.learners import Deal

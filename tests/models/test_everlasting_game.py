@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from everlasting_enumeration import MISTAKES, EverlastingGame, Rules, majority, seated, small_quorum
 from scipy.stats import binom
 
-from everlasting_enumeration import MISTAKES, EverlastingGame, Rules, majority, seated, small_quorum
 from quorate import InvalidInput
 from quorate.auditing._bounds import epsilon_lower_bound
 from quorate.auditing._everlasting import audit_terms, closing_law, closing_plays, no_quorum_plays

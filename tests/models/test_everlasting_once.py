@@ -10,7 +10,6 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
 from sklearn.tree import DecisionTreeClassifier
 
-from everlasting_kills import SEATS, small
 from quorate.compute.learners import Deal
 from quorate.core.errors import IdReused, Infeasible, InvalidInput, LedgerRefused, WrongProcess
 from quorate.core.ledger import restore
@@ -38,6 +37,7 @@ from quorate.models.everlasting.directions import MeanDirection
 from quorate.models.saving import folder as folders
 from quorate.models.saving import load, reopen, save
 from quorate.models.saving.folder import digest_of
+from support.everlasting_kills import SEATS, small
 
 
 @pytest.fixture

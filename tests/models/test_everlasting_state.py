@@ -15,7 +15,6 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 
-from everlasting_kills import BATCHES, SEATS, ask, batches, killed_at, small, what_is_wrong
 from quorate import InvalidInput, PrivateClassifier
 from quorate.auditing._plays import SeededNoise
 from quorate.compute.ensemble import dealing
@@ -35,6 +34,7 @@ from quorate.models.everlasting.directions import MeanDirection
 from quorate.models.saving import load, open_folder, reopen, save
 from quorate.models.saving.folder import digest_of, open_private
 from quorate.models.saving.saving import default_share
+from support.everlasting_kills import BATCHES, SEATS, ask, batches, killed_at, small, what_is_wrong
 
 
 @pytest.fixture

@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from forked import run_forked
 from quorate import (
     AgnosticClassifier,
     ConformalClassifier,
@@ -38,7 +37,8 @@ from quorate.core.ledger import find_ledger
 from quorate.models.concepts import Boxes, Thresholds
 from quorate.models.saving import PrivateFolder, open_folder
 from quorate.service import Settings
-from service_client import serving
+from support.forked import run_forked
+from support.service_client import serving
 
 triton = pytest.importorskip("tritonclient.http", reason="the stock client is not installed")
 triton_errors = pytest.importorskip("tritonclient.utils")

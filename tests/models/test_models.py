@@ -8,10 +8,10 @@ from importlib import import_module
 
 import numpy as np
 import pytest
+from model_contract import check_model, closed
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
-from model_contract import check_model, closed
 from quorate import (
     AgnosticClassifier,
     ConformalClassifier,
@@ -304,7 +304,7 @@ def test_published_models_are_served_to_everybody_and_private_ones_to_those_with
     from quorate.service import Settings
     from quorate.service._app import make_app
     from quorate.service._worker import open_models
-    from service_client import call, features, running
+    from support.service_client import call, features, running
 
     schema = Schema({"x": Number()}).to_json().encode()
     folders = {
@@ -346,7 +346,7 @@ def test_a_release_is_served_to_everybody(tmp_path):
     from quorate.service import Settings
     from quorate.service._app import make_app
     from quorate.service._worker import open_models
-    from service_client import call, running
+    from support.service_client import call, running
 
     made = KINDS["release"][2]()
     settings = Settings(models={"m": str(save(made, tmp_path / "release"))}, pace_ms=0)

@@ -16,7 +16,6 @@ import pytest
 from sklearn.exceptions import NotFittedError
 
 from benchmarks.pictures import accuracy_as_records_wear, plot_nearest
-from devices import DEVICES
 from planted.neighbour_games import (
     RECORDS,
     game_terms,
@@ -33,6 +32,7 @@ from quorate.models.knn._ballots import Labels, Levels, Shares, Terms
 from quorate.models.knn._kernel import LONGEST, Block, Kernel, Space, query_factors, record_factors
 from quorate.models.knn._units import Units
 from quorate.planner import Plan
+from support.devices import DEVICES
 
 
 def blobs(rows, *, features=6, classes=3, apart=3.0, seed=0):

@@ -6,9 +6,8 @@ import sqlite3
 import numpy as np
 import pandas
 import pytest
-
-from forked import run_forked
 from model_contract import check_model
+
 from quorate import InvalidInput, NeighbourClassifier, NeighbourRegressor, load, save
 from quorate.cli import main
 from quorate.core.errors import LedgerRefused
@@ -17,6 +16,7 @@ from quorate.core.mechanisms import NoisyVector
 from quorate.models.knn._unit_file import UnitFile
 from quorate.models.knn._units import SEALED
 from quorate.models.saving import PrivateFolder
+from support.forked import run_forked
 
 RNG = np.random.default_rng(3)
 Y = RNG.integers(0, 2, size=3000)

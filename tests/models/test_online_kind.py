@@ -8,15 +8,15 @@ import time
 
 import numpy as np
 import pytest
-
 from model_contract import check_model
+
 from quorate import BudgetSpent, InvalidInput, OnlineRelease, Workload, load, save
 from quorate.core.ledger import find_ledger
 from quorate.core.requests import Replies, Request
 from quorate.models.concepts import Box, Boxes, Threshold, Thresholds
 from quorate.models.saving import PrivateFolder, open_folder
 from quorate.service import Settings
-from service_client import serving
+from support.service_client import serving
 
 triton = pytest.importorskip("tritonclient.http", reason="the stock client is not installed")
 triton_errors = pytest.importorskip("tritonclient.utils")

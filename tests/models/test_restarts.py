@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from sklearn.dummy import DummyClassifier
 
-from ledger_in_use import edit
 from quorate import BudgetSpent, StudentFirstClassifier, UniversalClassifier, load, save
 from quorate.core.answerers import Journal
 from quorate.core.errors import LedgerRefused
 from quorate.core.ledger import LOST, Ledger, restore
 from quorate.models.concepts import Thresholds
 from quorate.models.saving import open_folder
+from support.ledger_in_use import edit
 
 X = np.random.default_rng(0).normal(size=(6000, 1))
 Y = (X[:, 0] > 0).astype(int)

@@ -27,14 +27,14 @@ from sklearn.preprocessing import FunctionTransformer, KBinsDiscretizer, LabelEn
 from sklearn.random_projection import SparseRandomProjection
 from sklearn.utils import Bunch, all_estimators
 
-from forked import run_forked
 from quorate import BudgetSpent, InvalidInput, PrivateClassifier, StudentClassifier, load, save
 from quorate.cli import main
 from quorate.models.concepts import Thresholds
 from quorate.models.predictors import UniversalClassifier
 from quorate.models.saving.codecs import check_loads, from_skops, to_skops
 from quorate.service import Settings
-from service_client import serving
+from support.forked import run_forked
+from support.service_client import serving
 
 X = np.random.default_rng(0).normal(size=(1200, 3))
 Y = np.where(X[:, 0] > 0, "yes", "no")

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planted.bug import Caught
-from quiet_folder import quiet_folder
 from quorate.core.errors import InvalidInput
+from support.quiet_folder import quiet_folder
 
 if TYPE_CHECKING:
     from quorate.service.sites._keys import Card

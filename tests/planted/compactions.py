@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from planted.bug import Caught, kind_bug
-from quiet_folder import quiet_folder
 from quorate.auditing.replay import entropy_tape
 from quorate.compute.ensemble import Ensemble
 from quorate.compute.ensemble.estimators import EstimatorTeachers
@@ -25,6 +24,7 @@ from quorate.core.mechanisms import SoftMajority
 from quorate.core.privacy import Budget
 from quorate.core.requests import Replies, Request
 from quorate.core.session import Session
+from support.quiet_folder import quiet_folder
 
 _TEACHERS, _UNITS, _LEASE, _ASKED = 60, 512, 8, 3
 

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from planted.bug import Caught, kind_bug
-from quiet_folder import quiet_folder
 from quorate.core.ledger import Ledger, export_entries
 from quorate.core.ledger._requests import answer_row, pack, request_row
 from quorate.core.ledger.chain import digest_rows
 from quorate.core.privacy import Budget
 from quorate.core.requests import Asked
 from quorate.core.rows import query_digests
+from support.quiet_folder import quiet_folder
 
 Export = Callable[[Ledger], Iterator[dict[str, Any]]]
 

@@ -15,7 +15,6 @@ import numpy as np
 from sklearn.dummy import DummyClassifier
 
 from planted.bug import Caught, kind_bug, replaced
-from quiet_folder import quiet_folder
 from quorate.core.errors import InvalidInput
 from quorate.core.ledger import LedgerView
 from quorate.models.concepts import Thresholds
@@ -27,6 +26,7 @@ from quorate.tables import SCHEMA_FILE, Category, QueryEncoder, Schema
 from quorate.tables.containers import Role, open_table
 from quorate.tables.frames import ColumnKind, FrameFormat
 from quorate.tables.values import read_numbers
+from support.quiet_folder import quiet_folder
 
 Loader = Callable[[Path], Schema | None]
 Told = Callable[[PrivateFolder, LedgerView], LedgerView]

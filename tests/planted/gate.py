@@ -27,7 +27,6 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import DataConversionWarning
 from sklearn.linear_model import LogisticRegression
 
-from hostile_tables import ODD, broken_cells, cells
 from planted.bug import Caught, PlantedBug, replaced
 from quorate import NeighbourClassifier, save
 from quorate.core import rows
@@ -43,6 +42,7 @@ from quorate.service._inputs import MatrixInput
 from quorate.tables import columns, containers, csv_files, dates, persons, values
 from quorate.tables import frames as frame_module
 from quorate.tables.reading import as_reading
+from support.hostile_tables import ODD, broken_cells, cells
 
 Bug = tuple[Any, str, Callable[[Any], Any]]  # a module, one of its functions, and what makes the broken one of it
 
@@ -58,7 +58,7 @@ def replaced_everywhere(bug: Bug) -> Iterator[None]:
     owners = [(home, name)] + [
         (module, known)
         for key, module in list(sys.modules.items())
-        if key.startswith("quorate") or key == "hostile_tables"
+        if key.startswith("quorate") or key == "support.hostile_tables"
         for known, value in list(vars(module).items())
         if value is sound
     ]

@@ -11,7 +11,6 @@ import numpy as np
 
 from planted.bug import Caught, kind_bug, replaced, replacement_bug
 from planted.neighbour_games import BALLOT, QUERIES, game_terms, game_units
-from quiet_folder import quiet_folder
 from quorate.core.arrays import Integers
 from quorate.core.errors import InvalidInput, LedgerRefused
 from quorate.core.ledger import Ledger
@@ -28,6 +27,7 @@ from quorate.models.predictors.records import check_matrix
 from quorate.tables.containers import Role
 from quorate.tables.persons import name_persons
 from quorate.tables.values import canonical_text
+from support.quiet_folder import quiet_folder
 
 Twin = tuple[ModuleType, str, Callable[..., Any]]  # a module, one of its functions, and what stands in for it
 

@@ -9,7 +9,6 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from planted.attacks import DELTA, EPSILON, Twin, compare_in_run
 from planted.bug import AnnouncingLock, Caught, PlantedBug, kind_bug, replaced, replacement_bug
-from quiet_folder import quiet_folder
 from quorate.core.errors import BudgetSpent, InvalidInput
 from quorate.core.mechanisms import NoisyVector, NoisyVectors
 from quorate.models.account import Account
@@ -20,6 +19,7 @@ from quorate.release._running_sums import RunningSums
 from quorate.release.people import Counted
 from quorate.release.queries import Levels
 from quorate.tables.cut_tree import CutTree
+from support.quiet_folder import quiet_folder
 
 _MONTHS, _PEOPLE = 6, 40
 

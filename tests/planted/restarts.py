@@ -15,7 +15,6 @@ import numpy as np
 
 from planted.bug import Caught, PlantedBug, kind_bug, replaced
 from planted.thresholds import small_quorum
-from quiet_folder import quiet_folder
 from quorate.auditing.replay import entropy_tape
 from quorate.compute.ensemble import Ensemble
 from quorate.compute.ensemble.estimators import EstimatorTeachers
@@ -42,6 +41,7 @@ from quorate.models.predictors.concept_classifier import UnitRows
 from quorate.models.saving import load, save
 from quorate.release import OnlineRelease
 from quorate.release.proposals import Proposals, read_labels, rows_of_numbers
+from support.quiet_folder import quiet_folder
 
 _STARTS = 4
 _TEACHERS = 200

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from planted.bug import Caught, kind_bug
-from quiet_folder import quiet_folder
 from quorate.auditing.replay import entropy_tape
 from quorate.compute.ensemble import Ensemble
 from quorate.compute.ensemble.estimators import EstimatorTeachers
@@ -22,6 +21,7 @@ from quorate.core.mechanisms import NO_QUORUM, Quorum
 from quorate.core.privacy import Budget
 from quorate.core.requests import Admitted, Asked, Outcome, Query, Replies, Request, SetAside
 from quorate.core.session import Session
+from support.quiet_folder import quiet_folder
 
 _TEACHERS = 400
 _SHARE = 1  # no-quorums of the one caller

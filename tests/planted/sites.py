@@ -10,7 +10,6 @@ import numpy as np
 
 from planted.bug import Caught, PlantedBug, kind_bug, maker_bug
 from planted.cards import accepts_authorities, come_signed, own_cards
-from quiet_folder import quiet_folder
 from quorate.compute.ensemble import Ensemble
 from quorate.core.arrays import Integers
 from quorate.core.errors import InvalidInput, SiteRefused
@@ -25,6 +24,7 @@ from quorate.service.sites._masks import Masked, Masks, unmasked
 from quorate.service.sites._messages import About, Batch, Counted, Declaration, Enrolled, Mode
 from quorate.service.sites._site import Site
 from quorate.service.sites.coordinator import DeclaredSites
+from support.quiet_folder import quiet_folder
 
 _ORDERS = (2.0, 8.0, 32.0)
 QUERIES = np.linspace(-1.0, 1.0, 8)[:, np.newaxis]

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from planted.bug import Caught, PlantedBug, replaced, replacement_bug, run_together, twin_bug
-from quiet_folder import quiet_folder
 from quorate.auditing._plays import SeededNoise
 from quorate.compute.ensemble import Ensemble
 from quorate.compute.ensemble.estimators import EstimatorTeachers
@@ -28,6 +27,7 @@ from quorate.core.mechanisms import NoisySum, SoftMajority
 from quorate.core.privacy import Budget, Cost
 from quorate.core.requests import Admitted, Asked, KeptAnswers
 from quorate.core.session import Session
+from support.quiet_folder import quiet_folder
 
 _TRIES = 10  # of an attack that depends on how threads are scheduled
 

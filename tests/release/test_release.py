@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from cover_hypotheses import hypothesis_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
@@ -18,7 +19,6 @@ from sklearn.exceptions import NotFittedError
 
 from benchmarks.release_covers import largest_answer
 from conftest import FALSE_ALARM
-from cover_hypotheses import hypothesis_of
 from quorate import Budget, Infeasible, InvalidInput
 from quorate.core.mechanisms.noisy_vector import NoisyVector
 from quorate.models.concepts import (

@@ -6,11 +6,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from cover_hypotheses import hypothesis_of, read_answers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.release_covers import largest_answer
-from cover_hypotheses import hypothesis_of, read_answers
 from quorate import Budget
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.models.concepts import (

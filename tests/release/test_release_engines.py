@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from marginal_runs import measure_marginals
 
 from benchmarks.release_covers import largest_answer
-from marginal_runs import measure_marginals
 from quorate import Budget, BudgetSpent, Cost, Infeasible, InvalidInput
 from quorate.auditing._plays import SeededNoise
 from quorate.release.engines import ENGINES, choose_engine, expected_errors

@@ -16,7 +16,6 @@ import pytest
 from scipy import stats
 from scipy.special import log_ndtr
 
-from exact_losses import exact_delta
 from quorate import load, save
 from quorate.core.errors import BudgetSpent, InvalidInput, LedgerRefused
 from quorate.core.ledger import Ledger
@@ -27,6 +26,7 @@ from quorate.release import _growing as growing_release
 from quorate.release._running_sums import MOST_UPDATES, RunningSums, best_running_sums
 from quorate.release.engines._plain import PlainEngine
 from quorate.release.people import Counted
+from support.exact_losses import exact_delta
 
 COLUMNS = {"sex": ["f", "m"], "town": ["n", "s", "w"]}
 

@@ -7,7 +7,6 @@ import random
 import numpy as np
 import pytest
 
-from exact_losses import exact_delta
 from quorate import InvalidInput, QueryRelease, Workload
 from quorate.auditing._plays import SeededNoise
 from quorate.cli import main
@@ -20,6 +19,7 @@ from quorate.release.engines.base import check_private
 from quorate.release.queries import Levels
 from quorate.tables import Category
 from quorate.tables.document import kind_from_document, kind_to_document
+from support.exact_losses import exact_delta
 
 COUNTIES = [f"c{number}" for number in range(12)]
 PARENTS = {name: f"s{place % 4}" for place, name in enumerate(COUNTIES)} | {f"s{n}": "ne"[n % 2] for n in range(4)}

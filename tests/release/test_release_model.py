@@ -4,9 +4,9 @@ import itertools
 
 import numpy as np
 import pytest
+from marginal_runs import measure_marginals
 
 from benchmarks.data import mean_distance
-from marginal_runs import measure_marginals
 from quorate import Budget, QueryRelease, Workload
 from quorate.auditing._plays import SeededNoise
 from quorate.release import Columns

@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 import pytest
+from marginal_runs import measure_marginals
 from scipy.stats import ncx2
 
-from marginal_runs import measure_marginals
 from quorate import Budget
 from quorate.auditing._plays import SeededNoise
 from quorate.release import QueryRelease, Workload

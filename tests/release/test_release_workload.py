@@ -11,10 +11,10 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from cover_hypotheses import read_answers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cover_hypotheses import read_answers
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.release import QueryRelease
 from quorate.release.auto_cuts import AutoCuts

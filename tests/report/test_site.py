@@ -11,7 +11,7 @@ from urllib.parse import unquote, urldefrag
 import pytest
 from test_accessibility import open_page, show, violations
 
-from documents import DOCS, ROOT
+from support.documents import DOCS, ROOT
 
 pytest.importorskip("sphinx", reason="the packages of the docs extra are not installed")
 pytestmark = [] if "QUORATE_SITE" in os.environ else [pytest.mark.long]

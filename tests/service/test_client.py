@@ -13,8 +13,8 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-
 from fake_session import fake_model
+
 from quorate.core.errors import BudgetSpent, IdReused, InvalidInput, KeyClosed, ServerRefused, Unanswered
 from quorate.models.predictors import Predictions
 from quorate.service import Model, Settings, make_app
@@ -26,7 +26,7 @@ from quorate.service.client import _client as client_module
 from quorate.service.client._answers import Answers
 from quorate.service.client._asking import Queries
 from quorate.tables import Category, Date, Number, Reading, Schema
-from service_client import call, running
+from support.service_client import call, running
 
 ROWS = [[1.0, 0, 0], [-1, 0, 0], [0, 0, 0], [2, 0, 0], [-3, 0, 0]]
 LABELS = ["yes", "no", None, "yes", "no"]

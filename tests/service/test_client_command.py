@@ -7,10 +7,10 @@ from contextlib import redirect_stdout
 
 import pytest
 
-from guide_tables import write_visits
 from quorate.cli import main
 from quorate.service import Settings
-from service_client import serving
+from support.guide_tables import write_visits
+from support.service_client import serving
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,6 @@ import pytest
 
 pytest.importorskip("uvicorn", reason="the server's packages are not installed")
 
-from everlasting_kills import SEATS, small
 from quorate import InvalidInput
 from quorate.core.mechanisms import NO_QUORUM
 from quorate.core.requests import Request
@@ -24,7 +23,8 @@ from quorate.service._infer import Infer
 from quorate.service._telemetry import Log
 from quorate.service._worker import open_models
 from quorate.service.model import Model
-from service_client import features, in_process, serving
+from support.everlasting_kills import SEATS, small
+from support.service_client import features, in_process, serving
 
 INFER = "/v2/models/m/infer"
 CANARY = 7.123456789123456

@@ -22,8 +22,6 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 import quorate as qr
-from federation import NAMES, QUERIES, TOTAL, made_folder
-from forked import Forked
 from quorate.cli import main
 from quorate.core.errors import SiteRefused
 from quorate.core.mechanisms import DistributedMax, NoisyMax
@@ -34,6 +32,8 @@ from quorate.service.sites._keys import Card as CardOfKeys
 from quorate.service.sites._messages import Counted, Enrolled
 from quorate.service.sites._site import Site
 from quorate.service.sites.server import make_site_app, open_site
+from support.federation import NAMES, QUERIES, TOTAL, made_folder
+from support.forked import Forked
 
 PARTIES = [*NAMES, "centre"]
 USES = (

@@ -16,7 +16,7 @@ from quorate.service._app import make_app
 from quorate.service._documents import DOCUMENTS
 from quorate.service._worker import open_models
 from quorate.tables import SCHEMA_FILE, Number, Schema
-from service_client import features, in_process
+from support.service_client import features, in_process
 
 INFER = "/v2/models/m/infer"
 RNG = np.random.default_rng(3)

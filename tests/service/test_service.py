@@ -10,12 +10,12 @@ import time
 
 import numpy as np
 import pytest
+from fake_session import fake_model
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
-from fake_session import fake_model
 from quorate import PrivateClassifier
 from quorate.core.errors import BudgetSpent, InvalidInput, LedgerRefused
 from quorate.service import Model, Settings, make_app
@@ -26,7 +26,7 @@ from quorate.service._inputs import SchemaInputs
 from quorate.service._openapi import ROUTES
 from quorate.service._telemetry import LineFormatter, Log, log_config
 from quorate.tables import Category, Schema
-from service_client import LOCAL, call, features, in_process, running
+from support.service_client import LOCAL, call, features, in_process, running
 
 INFER = "/v2/models/m/infer"
 

@@ -11,10 +11,10 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 import pytest
+from fake_session import FakeSession
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fake_session import FakeSession
 from planted.lookups import RemembersTexts, calls_made
 from quorate import Budget
 from quorate.core.ledger import Ledger
@@ -26,7 +26,7 @@ from quorate.service._outputs import Outputs
 from quorate.service._telemetry import Log
 from quorate.tables import Category, Number, QueryEncoder, Reading, Schema
 from quorate.tables.frames import FrameFormat
-from service_client import in_process
+from support.service_client import in_process
 
 TOWNS = [f"town {number}" for number in range(60)]
 SCHEMA = Schema({"town": Category(TOWNS, missing="indicator"), "job": Category(["?", "x"]), "age": Number()})

@@ -10,8 +10,8 @@ import time
 
 import pytest
 import uvicorn
-
 from fake_session import fake_model
+
 from quorate.cli.serving import serve
 from quorate.service import _app as app_module
 from quorate.service._app import make_app
@@ -19,7 +19,7 @@ from quorate.service._auth import Access
 from quorate.service._edge import EdgeProtocol
 from quorate.service._run import fit_connections
 from quorate.service._settings import ENVIRONMENT, Settings
-from service_client import features
+from support.service_client import features
 
 WRITERS = []  # of connections that a test has opened
 

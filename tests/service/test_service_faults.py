@@ -13,13 +13,13 @@ import time
 import numpy as np
 import pytest
 
-from forked import Forked
 from quorate import PrivateClassifier, load, save
 from quorate.core.ledger import find_ledger
 from quorate.core.privacy.budget import to_quanta
 from quorate.models.saving import open_folder
 from quorate.service import Settings
-from service_client import features, serving
+from support.forked import Forked
+from support.service_client import features, serving
 
 QUERIES = 400
 

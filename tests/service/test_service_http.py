@@ -26,7 +26,7 @@ from quorate.service import Settings
 from quorate.service._errors import PROBLEMS
 from quorate.service._worker import open_models
 from quorate.tables import Category, Number, Schema
-from service_client import features, serving
+from support.service_client import features, serving
 
 triton = pytest.importorskip("tritonclient.http", reason="the stock client is not installed")
 triton_errors = pytest.importorskip("tritonclient.utils")

@@ -12,8 +12,8 @@ from types import SimpleNamespace
 import msgspec
 import numpy as np
 import pytest
-
 from fake_session import fake_model
+
 from quorate import PrivateClassifier, load, save
 from quorate.core.errors import InvalidInput, LedgerRefused
 from quorate.core.ledger import find_ledger
@@ -28,7 +28,7 @@ from quorate.service._settings import ORDERS
 from quorate.service._telemetry import Log
 from quorate.service._worker import Folders, open_models
 from quorate.service.model import Model
-from service_client import call, features, in_process, running, serving
+from support.service_client import call, features, in_process, running, serving
 
 INDEX, LOAD, UNLOAD = "/v2/repository/index", "/v2/repository/models/{}/load", "/v2/repository/models/{}/unload"
 

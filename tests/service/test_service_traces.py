@@ -6,11 +6,11 @@ import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
-
 from fake_session import fake_model
+
 from quorate.service import Settings, make_app
 from quorate.service._telemetry import Log, Traces, traces_to
-from service_client import features, in_process
+from support.service_client import features, in_process
 
 pytest.importorskip("opentelemetry.sdk", reason="the packages of the tracing extra are not installed")
 

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-
 from fake_session import FakeSession, fake_model
+
 from quorate.core.errors import LedgerRefused, RateLimited
 from quorate.core.ledger._shares import Key, allow
 from quorate.core.requests import Request
@@ -21,7 +21,7 @@ from quorate.service._errors import Refused
 from quorate.service._settings import Settings
 from quorate.service._telemetry import Log
 from quorate.service.model import Model
-from service_client import features, in_process, running
+from support.service_client import features, in_process, running
 
 
 def app_of(*models, log=None, keys=False, **told):

@@ -11,7 +11,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from federation import NAMES, QUERIES, TEACHERS, TOTAL, declared, made_folder, masks_for, opened_site
 from planted.sites import SitesHere
 from quorate import BudgetSpent, InvalidInput, PrivateClassifier, plan
 from quorate.compute.ensemble import Ensemble
@@ -28,6 +27,7 @@ from quorate.service.sites._masks import Masks, unmasked
 from quorate.service.sites._messages import Batch, Declaration
 from quorate.service.sites._site import Site
 from quorate.service.sites.coordinator import DeclaredSites
+from support.federation import NAMES, QUERIES, TEACHERS, TOTAL, declared, made_folder, masks_for, opened_site
 
 ID = "0123456789abcdef" * 2
 CHEAP = replace(declared(), mechanism=mechanism_document(NoisyMax(teachers=TOTAL, classes=2, scale=60.0)))

@@ -23,7 +23,6 @@ from sklearn.preprocessing import OneHotEncoder
 from sklearn.tree import DecisionTreeClassifier
 
 import quorate as qr
-from hostile_tables import BASES, ODD, READERS, REWRITING, SOURCES, broken_cells, packed
 from planted.gate import CELLS, classes_of_numpy, missing_labels_as_a_class, replaced_everywhere
 from quorate.core.mechanisms import NoisyVector, NoisyVectors, SparseHistogram
 from quorate.models.predictors import labels as labels_module
@@ -34,6 +33,7 @@ from quorate.tables import Category, Date, FrameFormat, Number, Schema
 from quorate.tables.containers import as_table, list_values, open_matrix, open_table, take_arrow_rows
 from quorate.tables.features import AdditiveColumns
 from quorate.tables.persons import name_persons
+from support.hostile_tables import BASES, ODD, READERS, REWRITING, SOURCES, broken_cells, packed
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -19,7 +19,6 @@ import pytest
 from sklearn.base import clone
 from sklearn.utils import get_tags
 
-from forked import run_forked
 from quorate import InvalidInput, load, save
 from quorate.core.errors import LedgerRefused
 from quorate.core.ledger import LEDGER_FILES
@@ -27,6 +26,7 @@ from quorate.core.requests import Request
 from quorate.models.saving import PrivateFolder, PublishedFolder, SavedModel, class_of, open_folder, whole_spending
 from quorate.models.saving.contract import Inputs, Outputs, find_class
 from quorate.release.answers import parse_queries
+from support.forked import run_forked
 
 # Loads a model where nothing can be unpickled, and says what it says; then asks it by the command line.
 ELSEWHERE = """

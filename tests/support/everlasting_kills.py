@@ -5,9 +5,9 @@ import signal
 
 import numpy as np
 
-import step_kills
 from quorate.models.concepts import Thresholds
 from quorate.models.everlasting import EverlastingClassifier
+from support import step_kills
 
 SEATS = 60
 BATCHES = (40, 15, 45, 62, 10)  # the third and the fourth open a phase within

@@ -14,7 +14,7 @@ import sys
 import traceback
 from pathlib import Path
 
-from forked import Forked
+from support.forked import Forked
 
 CALLS = ("open", "fsync", "pwrite", "ftruncate", "replace", "unlink", "write", "close", "mkdir", "chmod")
 _PROGRAM = "import runpy, sys; sys.argv.pop(0); runpy.run_path(sys.argv[0], run_name='__main__')"

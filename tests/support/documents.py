@@ -4,7 +4,8 @@ A block is run in the folder and with the names that the blocks before it on the
 which no reader sees, may prepare tables (`<!-- prepare: ... -->`) or name programs of other people, or our own
 long-running commands, that are not run there (`<!-- not run: curl -->`).
 
-What a block prints stands below it, after `<!-- output -->`. `python -m documents PAGE...`, run in tests/, writes it.
+What a block prints stands below it, after `<!-- output -->`; `python -m support.documents PAGE...`, run in tests/,
+writes it.
 """
 
 import io
@@ -28,7 +29,7 @@ from benchmarks.__main__ import BENCHES
 from quorate.cli import main
 from quorate.cli.app import app
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 IGNORED = [line.strip() for line in (ROOT / ".gitignore").read_text().splitlines() if line.startswith("docs/")]
 LANGUAGES = {"python", "console", "nginx", "json", "text"}

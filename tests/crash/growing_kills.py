@@ -7,9 +7,9 @@ loads it for the third. It says the answers of each update where a command would
 import os
 import signal
 
-import step_kills
 from quorate import Account, BudgetSpent, GrowingRelease, InvalidInput, Workload, load, save
 from quorate.models.saving.folder import open_private
+from support import step_kills
 
 COLUMNS = {"kind": ["a", "b"]}
 NAMES = ("jan", "feb", "mar")

@@ -1,8 +1,8 @@
 """An ensemble whose ballots are written in the query; the laws are from `draw_paths`."""
 
 import numpy as np
-
 from draw_paths import excess, law_of
+
 from quorate.core.ballots import Ballots
 
 __all__ = ["ONE", "Votes", "excess", "law_of"]

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from forked import run_forked
+from support.forked import run_forked
 
 CHANCE = np.random.default_rng(5)
 
@@ -121,7 +121,7 @@ def serve_visits():
 
     from quorate import PrivateClassifier, load, save
     from quorate.service import Settings
-    from service_client import serving
+    from support.service_client import serving
 
     X, y, _ = visits(8000)
     made = PrivateClassifier(epsilon=10.0, delta=1e-6, teachers=200, queries=500, classes=["ill", "well"])

@@ -11,7 +11,7 @@ import time
 from contextlib import asynccontextmanager, contextmanager
 from typing import NamedTuple
 
-from forked import Forked
+from support.forked import Forked
 
 LOCAL = {"host": "127.0.0.1:8000"}
 
