@@ -32,6 +32,7 @@ from quorate.compute.learners import (
 from quorate.compute.learners._gpu import GpuTeachers, TwoClassChunks, fits_kernel
 from quorate.compute.learners.backends import choose_backend
 from quorate.compute.learners.linear import LinearTeachers, gridded_queries, sliced
+from quorate.compute.learners.teachers import count_usable
 from quorate.core.errors import InvalidInput
 from support.devices import WITH_TORCH, has_gpu, needs_gpu, needs_triton, on
 
@@ -208,6 +209,24 @@ def test_chunks_that_are_sent_some_at_a_time_bring_their_own_rows():
         assert len(parts) == number
         assert [one for part in parts for one in each(part)] == list(each(whole))
         assert all(len(part.X) <= most or len(part.sizes) == 1 for part in parts)
+
+
+@needs_gpu
+@pytest.mark.parametrize("missing", [False, True])
+def test_rows_that_a_gpu_counts_are_those_that_numpy_counts(missing, monkeypatch):
+    monkeypatch.setattr(gpu, "_BUFFERED", 1000)
+    monkeypatch.setattr(gpu, "_CHECKED", 300)
+    rng = np.random.default_rng(9)
+    X, y = rng.normal(size=(5000, 4)), rng.integers(-1, 4, size=5000)
+    X[rng.integers(0, 5000, 60), rng.integers(0, 4, 60)] = np.resize([np.nan, np.inf, -np.inf, 1e39, -1e38, 0.0], 60)
+    sizes = rng.integers(0, 30, size=200)
+    deal = Deal(rng.permutation(5000)[: sizes.sum()], sizes)
+    rows, counts = count_usable(X, y, deal, classes=3, missing=missing)
+    placed = gpu.place_rows(X, y, deal, classes=3, missing=missing)
+    assert placed.rows.cpu().numpy().tolist() == rows.tolist()
+    assert placed.counts.tolist() == counts.tolist()
+    assert placed.X.cpu().numpy().tobytes() == X.tobytes()
+    assert placed.y.cpu().numpy().tolist() == y.tolist()
 
 
 def test_device_is_cpu_unless_there_is_a_gpu(monkeypatch):

@@ -42,6 +42,7 @@ from quorate.models.linear.exact import exact_features, exact_weights, lengths, 
 from quorate.models.predictors.labels import class_codes, declared_classes, label_matrix
 from quorate.models.saving import open_folder
 from quorate.service._openapi import openapi_document
+from quorate.service._outputs import OUTPUT_NAMES
 from quorate.service._settings import Settings
 from quorate.service.model import Model
 from quorate.tables.features import AdditiveColumns
@@ -1158,9 +1159,7 @@ def test_labels_have_the_names_of_their_columns():
 def test_the_description_of_the_service_names_every_output():
     document = openapi_document(Settings(models={"m": "m"}))
     names = document["components"]["schemas"]["RequestedOutput"]["properties"]["name"]["enum"]
-    assert {"label", "index", "outcome", "scores", "set", "labels", "value", "low", "high", "answer", "error"} == {
-        *names
-    }
+    assert set(names) == set(OUTPUT_NAMES)
 
 
 def test_public_rows_of_other_columns_are_named():

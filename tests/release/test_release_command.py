@@ -153,7 +153,7 @@ def test_synthetic_records_and_answers_are_written_in_the_format_of_their_name(d
     for name, given in (("rows.csv.gz", ["--synthetic", 50]), ("answers.feather", ask)):
         code, _, error = run(capsys, out, "--out", tmp_path / name, *given)
         assert code == 1
-        assert "tables are written as .csv or .parquet" in error
+        assert "tables are written as .csv, .parquet or .xlsx" in error
         assert not (tmp_path / name).exists()
 
 

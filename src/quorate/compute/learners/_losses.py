@@ -20,9 +20,11 @@ from quorate.compute.learners.linear import NEVER, SLICES, SOUND, LinearTeachers
 from quorate.compute.learners.teachers import Block, Chunks, Learner, Matrix, Teachers
 from quorate.core.arrays import Integers
 from quorate.core.checks import check_positive
+from quorate.core.rows import in_blocks
 
 _TRACE = 1e-12  # of a diagonal: far above rounding, far below what moves a ballot
 _TINY = 1e-300
+_WRITTEN = 2**13  # teachers whose scores are written together
 
 
 def centred(features: Array, weights: Array) -> tuple[Array, Array]:
@@ -153,8 +155,7 @@ class LinearLearner(Learner):
         scores[:, :, -1] = _constant(chunks.majority(), classes)
 
         for teachers, class_codes, fitted in self._fit_teachers(backend, chunks):
-            sound = (np.abs(fitted) <= SOUND).all(axis=(1, 2))
-            scores[teachers[sound]] = _spread_scores(fitted[sound], class_codes[sound], classes)
+            _put_scores(scores, teachers, class_codes, fitted, classes=classes)
         slices = 1 if one_scale else SLICES
         return LinearTeachers(scores, classes=classes, quadratic=self.quadratic, slices=slices)
 
@@ -191,6 +192,16 @@ def _constant(labels: NDArray[np.int64], classes: int) -> Matrix:
     if classes == 2:
         return np.where(labels == 1, 1.0, -1.0)[:, np.newaxis]
     return np.where(labels[:, np.newaxis] == np.arange(classes), 0.0, NEVER)
+
+
+def _put_scores(scores: Matrix, teachers: Integers, class_codes: Integers, fitted: Matrix, *, classes: int) -> None:
+    """Write the fitted scores of these teachers; a teacher whose scores are not all sound stays constant."""
+
+    def put_part(part: slice) -> None:
+        sound = (np.abs(fitted[part]) <= SOUND).all(axis=(1, 2))
+        scores[teachers[part][sound]] = _spread_scores(fitted[part][sound], class_codes[part][sound], classes)
+
+    in_blocks(put_part, len(teachers), block=_WRITTEN)
 
 
 def _spread_scores(fitted: Matrix, class_codes: NDArray[np.int64], classes: int) -> Matrix:

@@ -25,6 +25,7 @@ from quorate.compute.learners.teachers import (
 )
 from quorate.core.checks import check_count
 from quorate.core.errors import InvalidInput
+from quorate.core.rows import in_blocks
 
 SOUND = 1e200  # of a coefficient's magnitude: beyond, a score could overflow
 
@@ -51,11 +52,19 @@ def gridded_coefficients(coefficients: Matrix) -> Matrix:
     Each score's are whole numbers whose magnitudes sum to 2**27 at most, times a power of 2. Rounding again changes
     nothing. Magnitudes beyond 1e200 are counted as 1e200.
     """
-    rounded = np.empty(coefficients.shape)
+    return sliced_coefficients(coefficients, 1)[0]
+
+
+def sliced_coefficients(coefficients: Matrix, slices: int) -> list[Matrix]:
+    """Return coefficients as this many slices of `gridded_coefficients`, each of what the one before rounded off."""
+    rounded = [np.empty(coefficients.shape) for _ in range(slices)]
+
+    def put_part(part: slice) -> None:
+        for whole, values in zip(rounded, sliced(_gridded_teachers, coefficients[part], slices), strict=True):
+            whole[part] = values
+
     teachers, scores, columns = coefficients.shape
-    together = max(1, _CELLS // (scores * columns))
-    for start in range(0, teachers, together):
-        rounded[start : start + together] = _gridded_teachers(coefficients[start : start + together])
+    in_blocks(put_part, teachers, block=max(1, _CELLS // (scores * columns)))
     return rounded
 
 
@@ -78,10 +87,10 @@ def _exponents(largest: Matrix, bits: int) -> NDArray[np.int64]:
 
 def sliced(gridded: Callable[[Matrix], Matrix], values: Matrix, slices: int) -> list[Matrix]:
     """Return values as this many slices, each of what the one before rounded off."""
-    parts: list[Matrix] = []
-    for _ in range(slices):
-        parts.append(gridded(values))
+    parts = [gridded(values)]
+    while len(parts) < slices:
         values = values - parts[-1]
+        parts.append(gridded(values))
     return parts
 
 
@@ -293,7 +302,7 @@ class LinearTeachers(Teachers):
         coefficients, single = table[:, :, :-1], self.slices == 1
         self._coefficients = gridded_coefficients(coefficients) if single else coefficients.copy()
         powers = np.split(self._coefficients, parts, axis=2)
-        pairs = [powers] if single else [sliced(gridded_coefficients, power, self.slices) for power in powers]
+        pairs = [powers] if single else [sliced_coefficients(power, self.slices) for power in powers]
         self._tables = [[part.reshape(self._intercepts.size, -1) for part in pair] for pair in pairs]
 
     def votes(self, X: Any) -> NDArray[np.int64]:

@@ -8,6 +8,7 @@ number of their classes. Filling rows are zero and have the weight 0.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -158,23 +159,39 @@ class Block:
         return indicators
 
 
-class Chunks:
-    """The usable rows of every teacher, and how many they show of each class: `counts`, one row a teacher."""
+def count_usable(X: Matrix, y: Integers, deal: Deal, *, classes: int, missing: bool) -> tuple[Integers, Integers]:
+    """Return the usable rows of a deal, teacher after teacher, and how many rows of each class each teacher has."""
+    usable = usable_rows(X, y, classes=classes, missing=missing)[deal.rows]
+    owners, rows = np.repeat(np.arange(deal.teachers), deal.sizes)[usable], deal.rows[usable]
+    cells = np.bincount(owners * classes + y[rows], minlength=deal.teachers * classes)
+    return rows, cells.reshape(deal.teachers, classes)
 
-    def __init__(self, X: Any, y: Any, deal: Deal, *, classes: int, missing: bool = False) -> None:
-        classes = check_count("classes", classes, least=2)
+
+class Chunks:
+    """The usable rows of every teacher, and how many they show of each class: `counts`, one row a teacher.
+
+    With `fused`, rows are sent to a GPU that has room for them, and counted there.
+    """
+
+    def __init__(self, X: Any, y: Any, deal: Deal, *, classes: int, missing: bool = False, fused: bool = False) -> None:
+        self.classes = check_count("classes", classes, least=2)
         self._X = check_features(X)
         self._y = check_labels(y, rows=len(self._X))
         if deal.rows.size and deal.rows.max() >= len(self._X):
             raise InvalidInput(f"the deal must name rows below {len(self._X)}, the number of rows of X")
-        usable = usable_rows(self._X, self._y, classes=classes, missing=missing)[deal.rows]
-        owners = np.repeat(np.arange(deal.teachers), deal.sizes)[usable]
-        self._rows = deal.rows[usable]
-        self._sizes = np.bincount(owners, minlength=deal.teachers)
+        self.teachers, self.features = deal.teachers, self._X.shape[1]
+        self._placed: Any = None
+        if fused:
+            from quorate.compute.learners._gpu import place_rows  # noqa: PLC0415  which imports this module
+
+            self._placed = place_rows(self._X, self._y, deal, classes=classes, missing=missing)
+        self.counts: Integers
+        if self._placed is None:
+            self._rows, self.counts = count_usable(self._X, self._y, deal, classes=classes, missing=missing)
+        else:
+            self.counts = self._placed.counts
+        self._sizes = self.counts.sum(axis=1)
         self._starts = np.cumsum(self._sizes) - self._sizes
-        self.teachers, self.classes, self.features = deal.teachers, classes, self._X.shape[1]
-        cells = np.bincount(owners * classes + self._y[self._rows], minlength=deal.teachers * classes)
-        self.counts: Integers = cells.reshape(deal.teachers, classes)
 
     def majority(self) -> Integers:
         """Return the most frequent class of each teacher, the lowest of equals; class 0 for a teacher without rows."""
@@ -191,8 +208,19 @@ class Chunks:
         classes: Integers = present.nonzero()[1].reshape(len(teachers), int(present[:1].sum()))
         return classes
 
-    def dealt(self) -> tuple[Matrix, Integers, Integers, Integers, Integers]:
-        """Return all features and labels, the usable rows teacher after teacher, and where each one's start and end."""
+    @cached_property
+    def _rows(self) -> Integers:
+        """The usable rows, teacher after teacher. Where a kernel fits all teachers, they stay on the GPU."""
+        rows: Integers = self._placed.rows.cpu().numpy()
+        return rows
+
+    def dealt(self) -> tuple[Any, Any, Any, Integers, Integers]:
+        """Return features, labels, the usable rows teacher after teacher, and where each one's start and how many.
+
+        The first three are tensors if they are on a GPU.
+        """
+        if self._placed is not None:
+            return self._placed.X, self._placed.y, self._placed.rows, self._starts, self._sizes
         return self._X, self._y, self._rows, self._starts, self._sizes
 
     def blocks(
@@ -309,7 +337,8 @@ class Learner(ABC):
         an error. Where it is public that columns are of about `one_scale`, linear ballots are counted with one product
         instead of three.
         """
-        backend, chunks = choose_backend(device), Chunks(X, y, deal, classes=classes, missing=self.takes_missing)
+        backend = choose_backend(device)
+        chunks = Chunks(X, y, deal, classes=classes, missing=self.takes_missing, fused=backend.fused)
         with np.errstate(all="ignore"):
             teachers = self._fit_chunks(backend, chunks, one_scale=one_scale)
         teachers.device = device
