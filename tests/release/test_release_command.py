@@ -194,7 +194,7 @@ def test_a_plan_reads_no_private_record(data, capsys):
         capsys, "--plan", "--records", "50", "--public", data / "few.csv", "--workload", "boxes:age,wage"
     )
     assert code == 1
-    assert "Not feasible" in printed
+    assert "This falls short" in printed
 
 
 def test_online_pays_for_what_public_data_miss(data, tmp_path, capsys):

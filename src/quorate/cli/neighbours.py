@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import App, Parameter
-from rich.console import Console
 
 from quorate.cli.fit_methods import METHODS
 from quorate.cli.fit_models import TARGET_FILE
 from quorate.cli.options import AsJson, split_list, two_numbers
-from quorate.cli.output import show_bill, show_rows
+from quorate.cli.output import show_bill, show_plan
 from quorate.cli.reading import FileOptions, show_problems, target_column
 from quorate.cli.signatures import options_from, with_options
 from quorate.core.errors import InvalidInput
@@ -86,21 +85,12 @@ def _plan(
         schema = Schema.from_public(table, leave_out=without if label is None else [*without, label])
         labels, settings["bounds"] = None if label is None else target_column(table, label), two_numbers(bounds)
     plan = plan_neighbours(schema.encode(table, role="public"), labels, **settings)
-    if json:
-        print(jsons.dumps({"feasible": plan.feasible} | plan.as_dict()))
-    else:
-        _show_plan(plan, None if labels is None else "right" if bounds is None else "off by")
-    return 0 if plan.feasible else 1
-
-
-def _show_plan(plan: Any, measure: str | None) -> None:
-    Console().print(plan.summary())
+    measure = None if labels is None else "right" if bounds is None else "off by"
     forecast = [
-        {"queries": queries, "worn out": f"{worn:.0%}"}
-        | ({} if measure is None else {measure: f"{value:.1%}" if measure == "right" else f"{value:.3g}"})
+        {"queries": queries, "worn out": worn} | ({} if measure is None else {measure: value})
         for queries, worn, value in plan.forecast
     ]
-    show_rows(forecast, is_result=True, limit=len(forecast), title="As records wear out")
+    return show_plan(plan, as_json=json, forecast=forecast)
 
 
 @neighbours.command(name="insert")

@@ -21,6 +21,7 @@ from rich.table import Column, Table
 from quorate.cli.options import split_list
 from quorate.core.errors import InvalidInput
 from quorate.core.progress import LINE
+from quorate.planner import Plan
 from quorate.report import check_installed
 from quorate.tables import read_table
 
@@ -79,8 +80,24 @@ def show_rows(
         console.print(f"and {len(rows) - limit} more")
 
 
+def show_plan(plan: Plan, *, as_json: bool, forecast: Sequence[Mapping[str, Any]] = ()) -> int:
+    """Print a plan, with a forecast if it has one; return exit code 1 where it is not feasible."""
+    if as_json:
+        print(json.dumps(plan.as_dict()))
+        return int(not plan.feasible)
+    print_text = Console().print
+    print_text(plan.summary())
+    for title, rows in [*plan.tables(), ("Forecast", forecast)]:
+        show_rows(rows, is_result=True, limit=len(rows), title=title)
+    for sentence in plan.remarks():
+        print_text(sentence)
+    return int(not plan.feasible)
+
+
 def _as_text(value: Any) -> str:
     """Return a value as people read it: numbers with four digits or commas, yes and no."""
+    if value is None:
+        return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):

@@ -7,16 +7,14 @@ answers miss. With --growing a table is released after each update.
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from json import dumps
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
-from rich.console import Console
 
 from quorate.cli.fit_methods import Method
 from quorate.cli.options import AsJson, options_of, refuse_idle, split_list
-from quorate.cli.output import check_apart, check_new_folder, check_report, show_bill, show_rows
+from quorate.cli.output import check_apart, check_new_folder, check_report, show_bill, show_plan, show_rows
 from quorate.cli.reading import FileOptions, warn_of_delta
 from quorate.cli.release_groups import release_groups
 from quorate.cli.release_tables import (
@@ -33,7 +31,6 @@ from quorate.cli.signatures import with_options
 from quorate.core.checks import check_count, check_rate
 from quorate.core.errors import InvalidInput
 from quorate.models.saving import load, open_folder, save
-from quorate.planner import Plan
 from quorate.release import Columns, GrowingRelease, OnlineRelease, QueryRelease
 from quorate.release.answers import parse_queries
 from quorate.release.auto_cuts import AutoCuts
@@ -423,24 +420,4 @@ def _plan(subject: Subject, options: ReleaseOptions, settings: Mapping[str, Any]
         from quorate.report.release import write_plan_report
 
         write_plan_report(plan, options.report)
-    if options.json:
-        print(dumps(plan.as_dict()))
-    else:
-        _show_plan(plan)
-    return 0 if plan.feasible else 1
-
-
-def _show_plan(plan: Plan) -> None:
-    console = Console()
-    console.print(plan.summary())
-    errors = [
-        {"engine": outlook.engine + (" *" if rank == 0 else ""), "expected largest error": outlook.error}
-        for rank, outlook in enumerate(plan.engines)
-    ]
-    if plan.public:
-        errors.append({"engine": "public records alone, if a fair sample", "expected largest error": plan.public_alone})
-    show_rows(errors, is_result=True, title="Expected", caption="* chosen by auto")
-    for sentence in plan.published:
-        console.print(f"Beside it, as published: {sentence}.")
-    if not plan.feasible:
-        console.print(f"[bold]Not feasible[/bold]: {plan.error + plan.cover:.3g} is above alpha = {plan.alpha:g}.")
+    return show_plan(plan, as_json=options.json)

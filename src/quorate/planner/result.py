@@ -1,12 +1,14 @@
 """The result of every planner: whether a plan is feasible, its settings, its forecast, and changes that would help."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, is_dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
 from quorate.core.privacy import Budget
 from quorate.core.progress import html_card
+
+_NOT_TABLED = ("reason", "settings", "noise")  # of what a plan compares
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,9 @@ class PublishedBound:
     value: float
     citation: str
     sentence: str
+
+    def __str__(self) -> str:
+        return f"{self.citation}: {self.sentence}"
 
 
 @dataclass(frozen=True)
@@ -144,6 +149,24 @@ class Plan:
         if self.family == "votes" and self.methods and self.methods[0].name != "votes":
             sentences.append(f"Another method is likely to be better: {self.methods[0].sentence}.")
         return " ".join(filter(None, sentences))
+
+    def tables(self) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+        """Yield what was compared as tables, each with a title and its best row first."""
+        compared: dict[str, Any] = {"Methods": self.methods, "Engines": self.figures.get("engines", ())}
+        if "candidates" in self.figures:
+            chosen = Candidate(*(getattr(self, part.name) for part in fields(Candidate)))
+            compared = {"Aggregators": (chosen, *self.candidates), **compared}
+        for title, entries in compared.items():
+            names = [part.name for part in fields(entries[0]) if part.name not in _NOT_TABLED] if entries else []
+            names = [name for name in names if any(getattr(entry, name) is not None for entry in entries)]
+            if names:
+                yield title, [{name.replace("_", " "): getattr(entry, name) for name in names} for entry in entries]
+
+    def remarks(self) -> Iterator[str]:
+        """Yield the reasons of the methods, the assumptions and the published bounds as sentences."""
+        yield from (f"{method.name}: {method.reason}." for method in self.methods)
+        yield from (f"Assumed: {assumption}." for assumption in self.assumptions)
+        yield from (f"Published, {bound}." for bound in (self.published if "published" in self.figures else ()))
 
     def shortfall(self) -> str:
         """Return why the plan is not feasible, and the changes that would make it feasible."""
