@@ -69,7 +69,7 @@ def test_the_deal_is_a_uniform_permutation_of_positions():
 
 @pytest.mark.parametrize("names", [["a"], np.array([["a"]] * 3), np.array(["a"] * 4), []], ids=str)
 def test_groups_of_another_shape_are_refused(names):
-    with pytest.raises(InvalidInput, match="groups must name the person of each of the 3 rows"):
+    with pytest.raises(InvalidInput, match="groups must"):
         unit_numbers(3, names)
 
 

@@ -190,9 +190,9 @@ def test_edges_of_a_choice(false_alarm):
         ExponentialChoice(epsilon=1.0).choose([1, 2])
     with pytest.raises(InvalidInput, match="at least one candidate and fewer than"):
         ExponentialChoice(epsilon=1.0).choose(ListedTally(np.empty(0, dtype=int), str, rows=3))
-    with pytest.raises(InvalidInput, match="epsilon must be a positive finite number"):
+    with pytest.raises(InvalidInput, match="epsilon must"):
         ExponentialChoice(epsilon=0.0)
-    with pytest.raises(InvalidInput, match="sensitivity must be a whole number"):
+    with pytest.raises(InvalidInput, match="sensitivity must"):
         ExponentialChoice(epsilon=1.0, sensitivity=0)
 
 

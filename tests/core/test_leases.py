@@ -593,6 +593,6 @@ def test_a_server_sets_aside_a_lease_at_a_time(make, monkeypatch):
 @pytest.mark.parametrize("caller", ["x" * 201, "a\0b", "\ud800", 5, None])
 def test_a_caller_that_no_store_can_keep_is_refused_before_anything_is_drawn(make, caller):
     session = parity_session(make())
-    with pytest.raises(InvalidInput, match="caller must be a text"):
+    with pytest.raises(InvalidInput, match="caller must"):
         session.ask(np.zeros((1, 1)), caller=caller)
     assert left_in(session.ledger) == 64

@@ -354,15 +354,15 @@ def test_confident_max_refuses_nonsense():
         with pytest.raises(InvalidInput) as caught:
             ConfidentMax(**{**good, **change})
         assert text in str(caught.value)
-    with pytest.raises(InvalidInput, match="answered must lie between 0 and queries=5"):
+    with pytest.raises(InvalidInput, match="answered must"):
         ConfidentMax(**good).epsilon(delta=1e-5, queries=5, answered=6)
-    with pytest.raises(InvalidInput, match="answered must lie between 0 and queries=5"):
+    with pytest.raises(InvalidInput, match="answered must"):
         ConfidentMax.calibrate(epsilon=1.0, delta=1e-6, teachers=9, classes=2, queries=5, answered=-1)
     with pytest.raises(InvalidInput, match="too far from the counts to account for"):
         ConfidentMax(**{**good, "threshold": 10**9}).query_cost(8.0)
-    with pytest.raises(InvalidInput, match="test_scale must lie between 1e-6 and"):
+    with pytest.raises(InvalidInput, match="test_scale must"):
         ConfidentMax(**{**good, "test_scale": 1e-200})
-    with pytest.raises(InvalidInput, match="largest must be a count from 5 to 9"):
+    with pytest.raises(InvalidInput, match="largest must"):
         ConfidentMax(**good).answer_probability(4)
     with pytest.raises(InvalidInput, match="finite order"):
         NoisyMax(teachers=9, classes=2, scale=1.0).renyi(math.inf)

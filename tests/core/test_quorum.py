@@ -167,7 +167,7 @@ def test_infeasible_targets_say_what_would_work():
     needed = int(str(caught.value).split("at least ")[1].split(" ")[0])
     made = Quorum.calibrate(epsilon=1.0, delta=1e-6, teachers=needed, no_quorums=20)
     assert made.answer_probability((needed + 1) // 2 - 1) >= 0.99
-    with pytest.raises(InvalidInput, match=r"delta must be above 0 and below 1, got 0\.0"):
+    with pytest.raises(InvalidInput, match="delta must"):
         Quorum.calibrate(epsilon=1.0, delta=0.0, teachers=100, no_quorums=20)
     with pytest.raises(Infeasible, match="out of reach"):
         made.distance(answer_rate=1.0)

@@ -67,7 +67,7 @@ def test_answers_are_scored_without_asking_again():
     told = Predictions.of(np.array([1, -1, 0, -1]), classes=np.array([0, 1]), refused=np.array([0, 0, 0, 1], bool))
     assert told.score([1, 1, 1, 1]) == 0.25
     assert told.score([1, 1, 1, 1], of="answered") == 0.5
-    with pytest.raises(qr.InvalidInput, match="of must be one of all, answered"):
+    with pytest.raises(qr.InvalidInput, match="of must"):
         told.score([1, 1, 1, 1], of="some")
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         told.score([1, 1])
@@ -200,7 +200,7 @@ def test_answers_become_data_frames(monkeypatch):
         plain = frame.to_pylist() if library == "arrow" else pl.DataFrame(frame).to_dicts()
         assert [row["answer"] for row in plain] == [1, None, None]
         assert [row["outcome"] for row in plain] == ["answered", "no_quorum", "refused"]
-    with pytest.raises(qr.InvalidInput, match="library must be one of pandas, polars, arrow"):
+    with pytest.raises(qr.InvalidInput, match="library must"):
         told.to_frame("numpy")
     with monkeypatch.context() as without:
         without.setitem(sys.modules, "polars", None)

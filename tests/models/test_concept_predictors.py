@@ -279,7 +279,7 @@ def test_bad_records_and_settings_are_refused_without_a_value(kind):
         kind(Thresholds()).fit(X, np.arange(2000) % 3)
     with pytest.raises(InvalidInput, match="concept reads 2 features and X has 1"):
         kind(Halfspaces(2)).fit(X, y)
-    with pytest.raises(InvalidInput, match="concept must be a class"):
+    with pytest.raises(InvalidInput, match="concept must"):
         kind("thresholds").fit(X, y)
     with pytest.raises(InvalidInput, match="records_per_person"):
         kind(Thresholds(), records_per_person=0).fit(X, y)
@@ -306,7 +306,7 @@ def test_no_value_and_no_label_of_a_record_is_refused(kind):
 def test_settings_of_the_stable_classifier():
     X, y = np.arange(50.0)[:, np.newaxis], np.tile([0, 1], 25)
     for gamma in (0, 1, 1.5, "much"):
-        with pytest.raises(InvalidInput, match="gamma must be"):
+        with pytest.raises(InvalidInput, match="gamma must"):
             StableClassifier(Thresholds(), gamma=gamma).fit(X, y)
     with pytest.raises(Infeasible, match=r"gamma=0\.01 takes at least 200 units, and there are 50"):
         StableClassifier(Thresholds(), gamma=0.01).fit(X, y)

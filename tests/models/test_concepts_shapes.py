@@ -99,9 +99,9 @@ def test_conjunctions_leave_out_values_that_are_not_declared():
     assert len(Conjunctions([2] * 4).dichotomies(shattered)) == 16
     with pytest.raises(Infeasible, match="take fewer columns or merge rare values"):
         Conjunctions([2] * 16)
-    with pytest.raises(InvalidInput, match="categories must name at least one column"):
+    with pytest.raises(InvalidInput, match="categories must"):
         Conjunctions([])
-    with pytest.raises(InvalidInput, match="categories must be a whole number of at least 1"):
+    with pytest.raises(InvalidInput, match="categories must"):
         Conjunctions([0])
 
 

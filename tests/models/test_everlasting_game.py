@@ -101,7 +101,7 @@ def test_small_rules_and_bad_games():
     assert majority([1, NO_QUORUM, 0]) == 0
     with pytest.raises(InvalidInput, match="seats=4 must be a multiple of teachers=3"):
         game(seats=4)
-    with pytest.raises(InvalidInput, match="delta must be above the cutoff's"):
+    with pytest.raises(InvalidInput, match="delta must"):
         game().claim("query", delta=0.01)
     with pytest.raises(InvalidInput, match="votes of 3 queries, not of 1"):
         game().worst("query", epsilon=1.0, queries=[], script=[(3, 3)])

@@ -409,7 +409,7 @@ SCRIPTED = {
 def test_what_is_fitted_depends_on_the_released_vectors_alone(monkeypatch, name, grouped):
     """Proof, step 4: with the same vectors released, unrelated private data give the same model, bit by bit."""
     make, with_public, draw = SCRIPTED[name]
-    public = np.random.default_rng(9).normal(size=(800, 3)) if with_public else None
+    public = np.random.default_rng(9).normal(size=(300, 3)) if with_public else None
     releases = []
 
     def scripted(self, part, *, squared_sensitivity, fraction):
@@ -578,7 +578,7 @@ def test_every_sum_of_a_fit_is_of_vectors_that_do_not_depend_on_the_rows_beside_
     generator = np.random.default_rng(0)
     targets = draw(generator)
     X = generator.normal(size=(3000, 3))
-    model = make().fit(X, targets, public=X[:500] if with_public else None)
+    model = make().fit(X, targets, public=X[:200] if with_public else None)
     features = exact_features(generator.random((2000, len(model.columns_.get_feature_names_out()))))
     outputs = generator.random((2000, np.atleast_2d(model.coef_).shape[0]))
     assert len(asked) >= 4
@@ -1172,7 +1172,7 @@ def test_public_rows_of_other_columns_are_named():
         model.fit(frame, y, public=frame[["age"]])
     with pytest.raises(InvalidInput, match="the same columns: they come in another order"):
         model.fit(frame, y, public=frame[["dose", "age"]])
-    with pytest.raises(InvalidInput, match="epsilon must be a positive finite number, got '1'"):
+    with pytest.raises(InvalidInput, match="epsilon must"):
         model.set_params(epsilon="1").fit(X, y, public=X)
 
 

@@ -641,7 +641,7 @@ def test_a_plan_with_too_few_records_says_so():
     assert Plan.from_dict(json.loads(json.dumps(plan.as_dict()))).as_dict() == plan.as_dict()
     with pytest.raises(InvalidInput, match="at least 10"):
         plan_neighbours(X[:5], records=100, queries=10, epsilon=1.0, delta=1e-6)
-    with pytest.raises(InvalidInput, match="records must be at most"):
+    with pytest.raises(InvalidInput, match="records must"):
         plan_neighbours(X, records=10**400, queries=10, epsilon=1.0, delta=1e-6)
 
 

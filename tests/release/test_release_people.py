@@ -176,7 +176,7 @@ def test_an_online_release_counts_people():
 
 def test_groups_that_do_not_fit_are_refused_before_anything_is_spent():
     release = QueryRelease(Workload.marginals(1), columns={"sex": ["f", "m"]})
-    with pytest.raises(InvalidInput, match="groups must name the person of each of the 4 rows"):
+    with pytest.raises(InvalidInput, match="groups must"):
         release.fit(TABLE, groups=PEOPLE[:3])
     with pytest.raises(InvalidInput, match="as many values in each column"):
         release.fit({"sex": ["f"], "age": [1, 2]}, groups=["ann"])

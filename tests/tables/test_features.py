@@ -232,7 +232,7 @@ def test_products_with_the_directions_of_waves_are_exact():
 def test_waves_need_numbers_and_are_counted_for_the_noise_at_hand():
     with pytest.raises(InvalidInput, match="column of numbers"):
         AdditiveColumns(waves=5).fit(FRAME[["sex"]])
-    with pytest.raises(InvalidInput, match="waves must be"):
+    with pytest.raises(InvalidInput, match="waves must"):
         AdditiveColumns(waves=-1).fit(FRAME)
     few, many = (AdditiveColumns(waves="auto").fit(FRAME, units=units).together_[0].number for units in (100, 10**6))
     assert few < many == 25  # an eighth of the public rows

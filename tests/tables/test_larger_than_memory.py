@@ -193,7 +193,7 @@ def test_what_is_wrong_is_said_and_repeats_no_value(tmp_path):
     pyarrow.parquet.write_table(table_of(X[:0], codes[:0]), tmp_path / "empty.parquet")
     with pytest.raises(InvalidInput, match="the table has no rows"):
         fit(tmp_path / "empty.parquet", SCHEMA)
-    with pytest.raises(InvalidInput, match="teachers must be at most records=200"):
+    with pytest.raises(InvalidInput, match="teachers must"):
         PrivateClassifier(**SETTINGS | {"teachers": 500}).fit_table(file, SCHEMA)
 
 
@@ -279,7 +279,7 @@ def test_a_person_goes_by_one_name_in_all_files(tmp_path, written):
     assert dealt[0] == dealt[1] == ([str(person) for person in range(100)], people)
     fit = PrivateClassifier(**SETTINGS | {"teachers": 20}).fit_table
     assert fit(tmp_path, schema).unit_ == "person"
-    with pytest.raises(InvalidInput, match="teachers must be at most records=100"):
+    with pytest.raises(InvalidInput, match="teachers must"):
         PrivateClassifier(**SETTINGS | {"teachers": 101}).fit_table(tmp_path, schema)
 
 
@@ -350,7 +350,7 @@ def test_folders_and_patterns_name_their_files_in_order(tmp_path):
         (tmp_path / name).write_text("x,y\n1,2\n")
     assert [file.name for file in table_files(tmp_path)] == ["a.csv", "b.csv"]
     assert [file.name for file in table_files([tmp_path / "b.csv", str(tmp_path / "a*")])] == ["b.csv", "a.csv"]
-    with pytest.raises(InvalidInput, match="the suffix must be one of"):
+    with pytest.raises(InvalidInput, match="the suffix must"):
         table_files(tmp_path / "note.txt")
     assert Path(TableStream(tmp_path)._files[0]).name == "a.csv"
 
