@@ -200,9 +200,7 @@ def test_dimensions_and_growth():
 
 
 def test_refusals_speak_of_shapes_and_not_of_values():
-    with pytest.raises(
-        InvalidInput, match="X must"
-    ):
+    with pytest.raises(InvalidInput, match="X must"):
         Stumps(features=2).dichotomies([[1.0]])
     with pytest.raises(InvalidInput, match="y must"):
         Thresholds().fit_erm([1.0], [0.5])

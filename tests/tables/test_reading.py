@@ -287,9 +287,7 @@ def test_bytes_that_are_no_utf_8_are_read_as_windows_1252_and_counted(tmp_path):
     read_table(tmp_path / "t.csv", role="private", irregularities=found)
     assert found.undecoded == 1
     for wrong in ("utf8x", "base64", "iso2022_jp", "hz", "utf-7"):
-        with pytest.raises(
-            InvalidInput, match="encoding must"
-        ):
+        with pytest.raises(InvalidInput, match="encoding must"):
             read_table(tmp_path / "t.csv", role="private", encoding=wrong)
 
 
