@@ -172,7 +172,7 @@ WAYS = [
 
 
 def ways_in_turn(first):
-    """Return all ways for the long suite, of which the fast one has every sixth: the exact law of each takes a second."""
+    """Return all ways; the fast suite has every sixth, since the exact law of each takes a second."""
     return [pytest.param(way, marks=[] if place % 6 == first else [pytest.mark.long]) for place, way in enumerate(WAYS)]
 
 
