@@ -120,12 +120,6 @@ def test_half_the_price_is_found(name):
     assert is_broken(instance, claims=claims)
 
 
-@pytest.mark.parametrize("name", DEAR)
-def test_a_dissent_that_is_not_charged_is_found(name):
-    instance = INSTANCES[name]
-    assert is_broken(instance, claims=[replace(claim, per_no_quorum=0.0) for claim in as_charged(instance)])
-
-
 def as_charged(instance):
     """The claims about the cost as it is charged from outcome to outcome."""
     return [claim for claim in instance.claims() if isinstance(claim, RenyiClaim) and claim.per_no_quorum > 0]

@@ -178,16 +178,6 @@ def test_another_models_ledger_is_refused_also_while_it_is_in_use(path, tmp_path
         open_ledger(path)
 
 
-def test_an_old_copy_of_the_file_is_refused(path):
-    copy = path.with_name("copy")
-    shutil.copyfile(path, copy)
-    session = session_of(open_ledger(path))
-    ask(session, 100)
-    session.close()
-    os.replace(copy, path)
-    assert "rolled back" in _refused(path)
-
-
 def _without_state(path, monkeypatch, place="read-only"):
     """Let no mark be written outside, as in a container whose home is read-only, or with the model's own volume."""
     home = path.parent.parent

@@ -13,7 +13,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from planted.guards import CountsLater, TakesAnyRefund, admit_at_once, forge_refunds
 from quorate.compute.ensemble import Ensemble
 from quorate.compute.ensemble.estimators import EstimatorTeachers
 from quorate.core.errors import BudgetSpent, InvalidInput
@@ -51,11 +50,6 @@ def in_threads(count, work):
 
 
 # ---------------------------------------------------------------- the cutoff
-
-
-def test_threads_that_meet_in_a_cutoff_are_counted_one_after_the_other():
-    assert not admit_at_once(CutoffRun).found
-    assert admit_at_once(CountsLater).found
 
 
 def test_four_threads_never_meet_more_no_quorums_than_a_phase_can_have():
@@ -247,8 +241,6 @@ def test_counts_of_any_size_are_whole_numbers():
 
 
 def test_a_reservation_that_nobody_made_returns_nothing():
-    assert not forge_refunds(Budget).found
-    assert forge_refunds(TakesAnyRefund).found
     budget = Budget(epsilon=1.0, delta=0.0)
     budget.spend(Cost(renyi=1.0))
     with pytest.raises(InvalidInput, match="an unsettled one"):
