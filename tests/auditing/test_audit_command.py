@@ -11,7 +11,7 @@ from quorate.auditing._sums import NoisyCount
 from quorate.auditing.targets import TARGETS
 from quorate.cli.audit import audit
 from quorate.core.errors import InvalidInput
-from quorate.report.trust import AuditReport, render_audit
+from quorate.report.trust import AuditReport
 
 
 def test_a_target_by_name_as_json(capsys):
@@ -82,7 +82,7 @@ def test_a_false_claim_stands_out_and_texts_are_escaped():
         not_tested="the rest",
         exact=2.5,
     )
-    text = render_audit(AuditReport(verdicts=(made, replace(made, lower_bound=0.5, exact=None))))
+    text = AuditReport(verdicts=(made, replace(made, lower_bound=0.5, exact=None))).render()
     assert "1 of 2 claims are false" in text
     assert "&lt;b&gt;loud" in text
 

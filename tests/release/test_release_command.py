@@ -170,16 +170,6 @@ def test_a_report_is_one_page_that_loads_nothing(data, tmp_path, capsys):
     assert "Largest error against epsilon" in text
     for outside in ("http://", "https://", "<script", "<img", "<link"):
         assert outside not in text
-    page = tmp_path / "plan.html"
-    code, _, _ = run(
-        capsys, "--plan", "--records", "100000", "--public", data / "few.csv", "--workload", "boxes:age,wage",
-        "--report", page, "--json", "--alpha", "0.9",
-    )  # fmt: skip
-    text = page.read_text(encoding="utf-8")
-    assert "This page shows public numbers only" in text
-    assert "The engines, before the run" in text
-    for outside in ("http://", "https://", "<script", "<img", "<link"):
-        assert outside not in text
 
 
 def test_a_plan_reads_no_private_record(data, capsys):

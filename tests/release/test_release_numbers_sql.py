@@ -14,7 +14,8 @@ from quorate.cli import main
 from quorate.release import GroupRelease
 from quorate.release.numbers._conditions import Condition
 from quorate.release.numbers._sql import read_sql
-from quorate.report.groups import write_groups_report
+from quorate.report import write_report
+from quorate.report.groups import GroupReport
 from quorate.tables import Category, Number
 from quorate.tables.containers import open_column
 from quorate.tables.reading import DEFAULT_READING
@@ -178,7 +179,7 @@ def test_the_command_takes_sql_and_writes_a_page(tmp_path, capsys):
 def test_a_page_shows_hostile_names_as_text(tmp_path):
     table = {"region": ["<script>alert(1)</script>"] * 3000 + ["b"] * 3000, "cost": [1.0] * 6000}
     release = GroupRelease("region", means="cost", columns={"cost": Number(low=0, high=2)}).fit(table)
-    page = write_groups_report(release, tmp_path / "page.html").read_text()
+    page = write_report(GroupReport(release=release), tmp_path / "page.html").read_text()
     assert "<script>" not in page
 
 

@@ -6,11 +6,9 @@ import re
 
 import pytest
 from test_pages import AT, LeaseView, Refusal, key, ledger, minute, model
-from test_report import full, full_release, rendered
+from test_report import full, rendered
 
-from quorate.report._model import render_report
 from quorate.report._pages import write_page
-from quorate.report.release import render_release
 from quorate.service._openapi import openapi_document
 from quorate.service._settings import Settings
 from quorate.service.pages import dashboard_page, docs_page
@@ -56,7 +54,7 @@ def clinic():
     plan["candidates"] = [{"aggregator": name, "answered": 1.0, "right": 0.99} for name in names]
     results = {f"the same model, later visits, {place}": "94.00%" for place in range(12)}
     notes = (f"{line}: {line}.", f"{line}. {line}.", f"{line}. {line}. {line}.")
-    return render_report(dataclasses.replace(full(), plan=plan, results=results, notes=notes, curves=None))
+    return dataclasses.replace(full(), plan=plan, results=results, notes=notes, curves=None).render()
 
 
 PAGES = {
@@ -64,13 +62,12 @@ PAGES = {
     "model": lambda: rendered("model", "clinic"),
     "release": lambda: rendered("release", "clinic"),
     "audit": lambda: rendered("audit", "clinic"),
-    "plan": lambda: render_release(full_release(planned=True, answers=(), shares=())),
     "dashboard": lambda: dashboard_page([served("triage")], at=AT),
     "dashboards": lambda: dashboard_page([model("triage"), model("ward")], at=AT),
     "clinic": clinic,
     "api": lambda: docs_page(openapi_document(Settings(models={"m": "m"}))),
 }
-SHEETS = {"check": 1, "clinic": 1, "model": 1, "release": 2, "audit": 1, "plan": 1, "dashboard": 1, "dashboards": 2}
+SHEETS = {"check": 1, "clinic": 1, "model": 1, "release": 2, "audit": 1, "dashboard": 1, "dashboards": 2}
 
 
 @functools.cache
@@ -153,5 +150,5 @@ def test_a_dashboard_reloads_only_where_its_reader_asks_for_it():
 
 
 def test_pictures_stand_before_tables():
-    for page in (render_report(dataclasses.replace(full(), curves=None)), page_of("release"), page_of("check")):
+    for page in (dataclasses.replace(full(), curves=None).render(), page_of("release"), page_of("check")):
         assert page.index("<svg") < page.index("<table")

@@ -18,10 +18,9 @@ from quorate.models.evaluation.measures import Bin, Interval, Measure, ModelChec
 from quorate.models.linear.curves import Curve
 from quorate.report import Accuracy, Agreement, Claim, ReportData, proofs_for, software_versions, write_report
 from quorate.report._data import _MECHANISMS, _RESTS_ON
-from quorate.report._model import render_report
 from quorate.report._pages import figure, write_page
-from quorate.report.release import PairTable, ReleaseReport, _dependent_pairs, render_release
-from quorate.report.trust import AuditReport, CheckReport, render_audit, render_check
+from quorate.report.release import PairTable, ReleaseReport, _dependent_pairs
+from quorate.report.trust import AuditReport, CheckReport
 
 HOSTILE = "<script>alert(1)</script>\"'&<img src=x onerror=alert(2)>]]>-->$\\frac{$ \U0001f600 \u202e"
 
@@ -70,7 +69,7 @@ def full_release(text="clinic", **changed):
         {"query": "age < 20", "answer": 0.25, "error": None, "low": None, "high": None},
     ]
     made = {"title": f"Release {text}", "claim": claim, "cards": {text: text}, "bill": {text: text, "epsilon": 1.0}}
-    made |= {"engines": [(text, 0.1), ("plain", 0.002)], "engine": text, "sentences": [text], "source": text}
+    made |= {"engines": [(text, 0.1), ("plain", 0.002)], "engine": text, "source": text}
     made |= {"truth": [(0.1, 0.2, 0.1, 0.3), (0.2, 0.2, 0.2, 0.2)], "errors": [(0.9, 0.1, 0.1), (1.0, 0.08, 0.1)]}
     made |= {"answers": answers, "answers_left_out": 7}
     made |= {"shares": [(text, [(text, 0.75), ("home", 0.25)], False)]}
@@ -116,12 +115,12 @@ def full_check(text="clinic"):
 
 UNBROKEN = HOSTILE + 6 * "a_word_without_a_space"
 PAGES = {
-    "check": lambda text: render_check(full_check(text)),
-    "model": lambda text: render_report(full(text)),
-    "release": lambda text: render_release(full_release(text)),
-    "audit": lambda text: render_audit(full_audit(text)),
+    "check": lambda text: full_check(text).render(),
+    "model": lambda text: full(text).render(),
+    "release": lambda text: full_release(text).render(),
+    "audit": lambda text: full_audit(text).render(),
 }
-PLACES = {"check": 8, "model": 12, "release": 16, "audit": 12}  # that take a text; the words of plots among them
+PLACES = {"check": 8, "model": 12, "release": 15, "audit": 12}  # that take a text; the words of plots among them
 
 
 @functools.cache
@@ -227,20 +226,20 @@ def test_the_same_data_give_the_same_page(name):
 
 
 def test_the_answers_of_a_release_have_the_decimals_that_their_errors_are_worth():
-    shown = re.findall(r'<td class="number" data-name="(\w+)">([^<]*)</td>', render_release(full_release()))
+    shown = re.findall(r'<td class="number" data-name="(\w+)">([^<]*)</td>', full_release().render())
     assert shown[:4] == [("answer", "0.5000"), ("error", "0.0040"), ("low", "0.4920"), ("high", "0.5080")]
     assert shown[4:] == [("answer", "0.2500"), ("error", ""), ("low", ""), ("high", "")]
 
 
 def test_a_release_shows_its_columns_and_where_it_has_none_its_answers():
     places = [(f"place {place}", 0.05) for place in range(20)]
-    page = render_release(full_release(shares=[("region", places, False), ("age", places, True)]))
+    page = full_release(shares=[("region", places, False), ("age", places, True)]).render()
     assert "Shares by region" in page
     assert "place 10 5.0%, 9 others 45.0%." in page
     assert "place 18 5.0%, place 19 5.0%." in page, "numbers are not lumped together"
     assert page.index('id="figure-column-0"') < page.index('id="claim"') < page.index('id="answers"')
     assert 'id="figure-answers"' not in page
-    page = render_release(full_release(shares=()))
+    page = full_release(shares=()).render()
     assert "From 0.25 (age &lt; 20) to 0.5 (clinic); 7 more were released." in page
 
 
@@ -267,8 +266,8 @@ def test_figures_are_written_for_people():
 
 
 def test_a_release_compares_engines_where_there_are_several():
-    assert 'id="figure-engines"' in render_release(full_release())
-    assert 'id="figure-engines"' not in render_release(full_release(engines=[("plain", 0.1)]))
+    assert 'id="figure-engines"' in full_release().render()
+    assert 'id="figure-engines"' not in full_release(engines=[("plain", 0.1)]).render()
 
 
 @pytest.mark.parametrize(
@@ -284,7 +283,7 @@ def test_where_public_data_alone_do_better(crossover, words):
 
 
 def test_a_claim_of_epsilon_0_that_is_false_is_said():
-    page = render_audit(full_audit())
+    page = full_audit().render()
     assert "1 of 2 claims are false" in page
     assert "over 1,000% of the claim, which is false" in page
     assert re.findall(r'class="shown( false)?" style="width: ([^"]*)"', page) == [(" false", "100.0%"), ("", "50.0%")]
@@ -305,13 +304,13 @@ SECTIONS = {
 
 @pytest.mark.parametrize("missing", [list(SECTIONS)[::2], list(SECTIONS)[1::2]], ids=["even", "odd"])
 def test_missing_sections_are_left_out_and_the_others_stay(whole, missing):
-    part = render_report(dataclasses.replace(full(), **dict.fromkeys(missing)))
+    part = dataclasses.replace(full(), **dict.fromkeys(missing)).render()
     for name, marks in SECTIONS.items():
         assert all(mark in whole and (mark in part) == (name not in missing) for mark in marks), name
 
 
 def test_a_page_with_the_claim_alone():
-    page = render_report(ReportData(title="Bare", claim=Claim(epsilon=2.0, delta=0.0)))
+    page = ReportData(title="Bare", claim=Claim(epsilon=2.0, delta=0.0)).render()
     assert "<svg" not in page
     assert "None" not in page
     for mark in ('id="plan"', 'id="results"', 'id="public"', 'id="notes"', 'id="proofs"', 'id="software"'):
@@ -354,7 +353,7 @@ def test_writing(tmp_path):
 def test_without_the_extra_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "jinja2", None)
     with pytest.raises(InvalidInput, match=r"pip install '.*\[report\]'"):
-        render_report(full())
+        full().render()
 
 
 def test_proofs_and_versions_are_those_installed():

@@ -68,7 +68,10 @@ def audit(
     else:
         _show(findings)
     if report is not None:
-        _write_report(report, findings)
+        from quorate.report import write_report
+        from quorate.report.trust import AuditReport
+
+        write_report(AuditReport(verdicts=tuple(findings.verdicts.values()), replays=_sentences(findings)), report)
     broken = any(verdict.violated for verdict in findings.verdicts.values())
     return int(broken or not all(is_sound for _, _, is_sound in _sentences(findings)))
 
@@ -170,15 +173,3 @@ def _describe_replay(replay: Replay) -> str:
         return "; ".join(replay.forbidden)
     teachers = "1 teacher" if replay.teachers_changed == 1 else f"{replay.teachers_changed} teachers"
     return f"{teachers} changed {replay.ballots_changed} ballots, {replay.answers_changed} answers differ"
-
-
-def _write_report(report: Path, findings: _Found) -> None:
-    from quorate.report import software_versions
-    from quorate.report.trust import AuditReport, write_audit_report
-
-    data = AuditReport(
-        verdicts=tuple(findings.verdicts.values()),
-        replays=_sentences(findings),
-        software=software_versions(),
-    )
-    write_audit_report(data, report)

@@ -88,9 +88,10 @@ def check(test: Test, tables: Tables, *, trusted: Trusted = "", **settings: Any)
             settings |= {"by": _groups(data.records, test.by, values), "by_values": values}
     check = check_model(model, data.X, data.y, groups=data.units, **settings)
     if test.report is not None:
-        from quorate.report.trust import CheckReport, write_check_report
+        from quorate.report import write_report
+        from quorate.report.trust import CheckReport
 
-        write_check_report(CheckReport(check=check), test.report)
+        write_report(CheckReport(check=check), test.report)
     failed = _failed_limits(check, test)
     print(json.dumps(check.as_dict() | {"failed": failed}) if test.json else check.summary())
     for sentence in failed:

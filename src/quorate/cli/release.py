@@ -4,8 +4,10 @@ With --online the queries are asked one at a time instead, and only those are pa
 answers miss. With --growing a table is released after each update.
 """
 
+import json
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -14,9 +16,8 @@ from cyclopts import Group, Parameter
 
 from quorate.cli.fit_methods import Method
 from quorate.cli.options import AsJson, options_of, refuse_idle, split_list
-from quorate.cli.output import check_apart, check_new_folder, check_report, show_bill, show_plan, show_rows
+from quorate.cli.output import check_apart, check_new_folder, check_report, show_bill, show_plan, show_rows, to_csv
 from quorate.cli.reading import FileOptions, warn_of_delta
-from quorate.cli.release_groups import release_groups
 from quorate.cli.release_tables import (
     Subject,
     ask_release,
@@ -31,14 +32,19 @@ from quorate.cli.signatures import with_options
 from quorate.core.checks import check_count, check_rate
 from quorate.core.errors import InvalidInput
 from quorate.models.saving import load, open_folder, save
-from quorate.release import Columns, GrowingRelease, OnlineRelease, QueryRelease
+from quorate.release import Columns, GroupRelease, GrowingRelease, OnlineRelease, QueryRelease
 from quorate.release.answers import parse_queries
 from quorate.release.auto_cuts import AutoCuts
 from quorate.release.domain import make_domain
 from quorate.release.plan import plan_release
 from quorate.release.synthetic import MOST_ROWS
 from quorate.release.utility import simulate_utility
-from quorate.report.release import release_bill, write_release_report
+from quorate.report import write_report
+from quorate.report.groups import GroupReport
+from quorate.report.release import release_bill, report_release
+from quorate.tables import Schema
+from quorate.tables.document import read_document, schema_fields
+from quorate.tables.files import TableStream
 
 _SYNTHETIC_FILE = "synthetic.csv"
 _FILES = "encoding separator skip_last"
@@ -54,7 +60,7 @@ USED_OPTIONS = {  # by what a command does
     "delta account out json report",
     "with --sql": f"sql plan table columns groups groups_per_person records_per_person {_FILES} epsilon delta account "
     "out json report",
-    "with --plan": "plan table workload public columns leave_out epsilon delta alpha records report json",
+    "with --plan": "plan table workload public columns leave_out epsilon delta alpha records json",
     "with --online": f"online {_TABLES} epsilon delta alpha out ask json",
     "with a --growing folder that is new": f"growing update updates {_TABLES} records_per_person epsilon delta engine "
     f"error target account {_ANSWERS}",
@@ -231,39 +237,27 @@ def release(table: _Table = None, *, options: ReleaseOptions = ReleaseOptions(),
     unused = {name for _, name, _ in options_of(release)} - set(used)
     refuse_idle(release, {"table": table, "options": options, **settings}, unused, mode)
     settings = {name: value for name, value in settings.items() if name in used}
-    if (options.by is not None or options.sql is not None) and not mode.startswith("when"):
-        return release_groups(table, options, settings)
-    if mode == "with --plan":
-        return _plan(options.subject(), options, settings)
+    if options.plan:
+        plan = _plan if options.by is None is options.sql else _plan_groups
+        return plan(options, settings)
     if table is None:
         raise InvalidInput("name the table of private records, or the folder of a release to ask")
     if table.is_dir():
-        return _ask(table, options)
-    if mode == "with a --growing folder that exists":
-        return _continue_growing(table, options)
-    return _release_shares(table, options, settings)
-
-
-def _ask(folder: Path, options: ReleaseOptions) -> int:
-    """Query the release of a folder."""
-    reading: dict[str, Any] = {
-        "synthetic": options.synthetic,
-        "quantiles": options.quantiles,
-        "reading": options.reading,
-    }
-    return ask_release(open_folder(folder), options.queries, out=options.out, as_json=options.json, **reading)
-
-
-def _release_shares(table: Path, options: ReleaseOptions, settings: dict[str, Any]) -> int:
-    """Release answers to a workload: once, after each update, or one query at a time."""
-    subject = options.subject()
+        return ask_release(
+            open_folder(table),
+            options.queries,
+            out=options.out,
+            synthetic=options.synthetic,
+            quantiles=options.quantiles,
+            as_json=options.json,
+            **options.reading,
+        )
     check_apart(table, options.public)
-    if options.online:
-        return _release_online(subject, table, options, settings)
-    if options.groups is None and settings["records_per_person"] != 1:
-        raise InvalidInput("--records-per-person needs --groups, the column that names the person of each record")
-    make = _release_once if options.growing is None else _begin_growing
-    return make(subject, table, options, settings)
+    if mode in ("with --by", "with --sql"):
+        return _release_groups(table, options, settings)
+    if options.growing is not None:
+        return _update(table, options, settings)
+    return (_release_online if options.online else _release_once)(table, options, settings)
 
 
 def _find_mode(table: Path | None, options: ReleaseOptions) -> str:
@@ -301,32 +295,38 @@ def _publish(
     release.publish(options.out, extra=columns_file(subject.names))
     if options.synthetic is not None:
         write_synthetic(release, options.out / _SYNTHETIC_FILE, options.synthetic, subject.names)
-    figures |= _measure_utility(release, options)
+    utility = simulate_utility(release) if options.utility else None
+    if options.report is not None:
+        write_report(report_release(release, utility), options.report)
     answers = release.answer(queries, **options.reading).to_pylist() if queries else []
     warn_of_gaps(answers)
-    bill = {**release_bill(release), **figures, "folder": str(options.out), "answers": answers}
+    if utility is not None:
+        figures["utility"] = utility.as_dict()
+    if not options.json and utility is not None:
+        print(utility.summary(), file=sys.stderr)
+    return _show_release(release_bill(release) | figures, answers, options)
+
+
+def _show_release(bill: dict[str, Any], answers: Sequence[dict[str, Any]], options: ReleaseOptions) -> int:
+    """Print the answers, the bill and the notes of a release."""
     if not options.json:
         show_rows(answers)
+    bill |= {"folder": str(options.out), "answers": answers}
     show_bill(f"The release in {options.out}", bill, as_json=options.json)
-    for note in () if options.json else release.notes_:
+    for note in () if options.json else bill["notes"]:
         print(f"Note: {note}.", file=sys.stderr)
     return 0
 
 
-def _measure_utility(release: QueryRelease, options: ReleaseOptions) -> dict[str, Any]:
-    """Write the report and return or print the utility, each if its option is given."""
-    utility = simulate_utility(release) if options.utility else None
-    if options.report is not None:
-        write_release_report(release, options.report, utility)
-    if utility is None:
-        return {}
-    if not options.json:
-        print(utility.summary(), file=sys.stderr)
-    return {"utility": utility.as_dict()}
+def _check_people(options: ReleaseOptions, settings: Mapping[str, Any]) -> None:
+    if options.groups is None and settings["records_per_person"] != 1:
+        raise InvalidInput("--records-per-person needs --groups, the column that names the person of each record")
 
 
-def _release_once(subject: Subject, table: Path, options: ReleaseOptions, settings: Mapping[str, Any]) -> int:
+def _release_once(table: Path, options: ReleaseOptions, settings: Mapping[str, Any]) -> int:
     """Fit a release, write it, and print what it promises."""
+    _check_people(options, settings)
+    subject = options.subject()
     release = QueryRelease(subject.about, columns=options.declared_columns(), **settings)
     queries = parse_queries(options.queries, subject.about)
     _check_out(options)
@@ -345,55 +345,49 @@ def _release_once(subject: Subject, table: Path, options: ReleaseOptions, settin
     return _publish(release, subject, queries, options)
 
 
-def _begin_growing(subject: Subject, table: Path, options: ReleaseOptions, settings: dict[str, Any]) -> int:
-    """Make the first update of a release, and keep the release in a folder before its answers leave."""
-    assert options.growing is not None
-    if settings["updates"] is None:
-        raise InvalidInput("--updates says how many updates there will be, at most: 24 for two years of months")
-    check_new_folder(options.growing)
-    settings["records_per_person"] = None if options.groups is None else settings["records_per_person"]
-    public = subject.read_public(options.public)
-    growing = GrowingRelease(subject.about, public=public, columns=options.declared_columns(), **settings)
-    return _update(growing, subject, table, options)
+def _update(table: Path, options: ReleaseOptions, settings: dict[str, Any]) -> int:
+    """Make an update of the release in a folder, or repeat the answers of an earlier one; the first makes the folder.
 
-
-def _continue_growing(table: Path, options: ReleaseOptions) -> int:
-    """Make an update of the release in a folder, or repeat the answers of an earlier one."""
-    assert options.growing is not None
-    folder = open_folder(options.growing)
-    growing = load(folder, kind="growing release")
-    subject = Subject(growing.subject, tuple(names_in(folder)), **options.subject_settings)
-    try:
-        return _update(growing, subject, table, options)
-    finally:
-        growing.close()
-
-
-def _update(growing: GrowingRelease, subject: Subject, table: Path, options: ReleaseOptions) -> int:
-    assert options.growing is not None
-    if options.update is None:
-        raise InvalidInput("--update names the update, as in --update 2024-01: the same name is answered as it was")
-    _check_out(options)
-    queries = parse_queries(options.queries, growing.subject)
-    if queries:  # what cannot be asked is refused before anything is drawn
-        growing.domain_.find_sums(queries)
-    private, people = subject.read_private(table, lasting=True)
-    refuse_undeclared(growing.domain_, private)
-    release = growing.update(options.update, private, groups=people)
-    if not growing.has_folder:
-        save(growing, options.growing, extra=columns_file(subject.names))
-        growing.close()
+    The release is kept in its folder before its answers leave.
+    """
+    folder = options.growing
+    assert folder is not None
+    if folder.exists():
+        opened = open_folder(folder)
+        growing = load(opened, kind="growing release")
+        subject = Subject(growing.subject, tuple(names_in(opened)), **options.subject_settings)
+    else:
+        _check_people(options, settings)
+        if settings["updates"] is None:
+            raise InvalidInput("--updates says how many updates there will be, at most: 24 for two years of months")
+        check_new_folder(folder)
+        settings["records_per_person"] = None if options.groups is None else settings["records_per_person"]
+        subject = options.subject()
+        public = subject.read_public(options.public)
+        growing = GrowingRelease(subject.about, public=public, columns=options.declared_columns(), **settings)
+    with closing(growing):
+        if options.update is None:
+            raise InvalidInput("--update names the update, as in --update 2024-01: the same name is answered as it was")
+        _check_out(options)
+        queries = parse_queries(options.queries, growing.subject)
+        if queries:  # what cannot be asked is refused before anything is drawn
+            growing.domain_.find_sums(queries)
+        private, people = subject.read_private(table, lasting=True)
+        refuse_undeclared(growing.domain_, private)
+        release = growing.update(options.update, private, groups=people)
+        if not growing.has_folder:
+            save(growing, folder, extra=columns_file(subject.names))
     update = release.update_
     assert update is not None
     figures = {"update": update.name, "number": update.number, "updates": update.updates}
     return _publish(release, subject, queries, options, **figures)
 
 
-def _release_online(subject: Subject, table: Path, options: ReleaseOptions, settings: Mapping[str, Any]) -> int:
+def _release_online(table: Path, options: ReleaseOptions, settings: Mapping[str, Any]) -> int:
     """Open a release that answers queries one at a time, keep it in a folder, and ask it the first queries."""
     if options.public is None:
         raise InvalidInput("--online starts from public records: --public TABLE")
-    out, columns = _check_out(options), options.declared_columns()
+    subject, out, columns = options.subject(), _check_out(options), options.declared_columns()
     queries = parse_queries(options.queries, subject.about)
     public = subject.read_public(options.public)
     online = OnlineRelease(subject.about, columns=columns, **_without_none(settings))
@@ -408,16 +402,56 @@ def _without_none(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if value is not None}
 
 
-def _plan(subject: Subject, options: ReleaseOptions, settings: Mapping[str, Any]) -> int:
-    """Plan from public numbers, print the plan, and write its page; exit code 1 where alpha is out of reach."""
-    check_report(options.report, inputs=[options.public, options.columns])
+def _plan(options: ReleaseOptions, settings: Mapping[str, Any]) -> int:
+    """Plan from public numbers, and print the plan; exit code 1 where alpha is out of reach."""
     if options.records is None:
         raise InvalidInput("--plan reads no private record: --records says how many there are")
+    subject = options.subject()
     public = 0 if options.public is None else subject.read_public(options.public)
     numbers: dict[str, Any] = {"records": options.records, "public": public, "columns": options.declared_columns()}
     plan = plan_release(subject.about, **numbers, **_without_none(settings))
-    if options.report is not None:
-        from quorate.report.release import write_plan_report
-
-        write_plan_report(plan, options.report)
     return show_plan(plan, as_json=options.json)
+
+
+def _make_group_release(options: ReleaseOptions, settings: Mapping[str, Any]) -> tuple[GroupRelease, str | None]:
+    """Return the release by group that the options describe, and the column that names people."""
+    if options.sql is None:
+        names = {"by": options.by, "totals": options.total, "means": options.mean, "medians": options.median}
+        query: dict[str, Any] = {name: split_list(text) for name, text in names.items()}
+    else:
+        query = GroupRelease.read_sql(options.sql)
+    people = query.pop("groups", None) or options.groups
+    columns: Any = None if options.columns is None else read_document(options.columns)
+    if columns is not None and isinstance(columns.get("columns"), Mapping):
+        columns = Schema(**schema_fields(columns))
+    settings = dict(settings)
+    settings["groups_per_person"] = groups = settings["groups_per_person"] or 1
+    if settings["records_per_person"] == 1:
+        settings["records_per_person"] = groups
+    return GroupRelease(**query, columns=columns, **settings), people
+
+
+def _plan_groups(options: ReleaseOptions, settings: Mapping[str, Any]) -> int:
+    """Print the expected intervals for groups of some sizes."""
+    release, people = _make_group_release(options, settings)
+    rows = release.plan(is_person=people is not None).to_pylist()
+    if options.json:
+        print(json.dumps(rows))
+    else:
+        show_rows(rows, is_result=True, limit=len(rows), title="Expected 95% intervals, as half of their widths")
+    return 0
+
+
+def _release_groups(table: Path, options: ReleaseOptions, settings: Mapping[str, Any]) -> int:
+    """Release numbers by group into a folder, and print them."""
+    release, people = _make_group_release(options, settings)
+    out = _check_out(options)
+    check_report(options.report, inputs=[table, options.columns])
+    release.fit(TableStream(table, **options.file_settings()), groups=people)
+    answers = release.answer()
+    rows = answers.to_pylist()
+    save(release, out, extra={"answers.csv": to_csv(rows, answers.column_names).encode()})
+    if options.report is not None:
+        write_report(GroupReport(release=release), options.report)
+    bill = {"claim": release.claim_, "privacy_unit": release.unit_, "groups": len(release.published_.keys)}
+    return _show_release(bill | {"notes": list(release.notes_)}, rows, options)

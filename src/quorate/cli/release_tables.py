@@ -5,7 +5,6 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from quorate.core.errors import BudgetSpent, InvalidInput
 from quorate.core.lazy import import_extra
 from quorate.models.concepts import Boxes, Concept, Halfspaces
 from quorate.models.saving import Folder, load
-from quorate.release import OnlineRelease, QueryRelease, Workload
+from quorate.release import GroupRelease, OnlineRelease, QueryRelease, Workload
 from quorate.release.answers import parse_queries, shown_answers
 from quorate.release.domain import Domain
 from quorate.tables import Number, Schema, read_table
@@ -127,22 +126,22 @@ def ask_release(
     out: Path | None,
     synthetic: int | None = None,
     quantiles: int | None = None,
-    reading: Mapping[str, Any] = MappingProxyType({}),
     caller: str = "",
     as_json: bool,
+    **reading: Any,
 ) -> int:
-    """Query the release of a folder: a published one, or one that pays from its budget."""
+    """Query the release of a folder: a published one, or one that pays from its budget.
+
+    Without queries, all answers are printed or written. `reading` says how answers of shares are given.
+    """
     if out is not None:
         check_new_file(out, inputs=[folder.path / "manifest.json"])
-    if folder.kind == "group release":
-        from quorate.cli.release_groups import ask_groups
-
-        if synthetic is not None or quantiles is not None or any(reading.values()):
-            raise InvalidInput("numbers by group are not read with --band, --counts, --synthetic or --quantiles")
-        return ask_groups(folder, texts, out=out, as_json=as_json)
-    if folder.kind == "online release":
+    if folder.kind == OnlineRelease.kind:
         return _ask_online(folder, texts, out=out, caller=caller, as_json=as_json)
-    release = load(folder, kind="query release")
+    by_group = folder.kind == GroupRelease.kind
+    if by_group and (synthetic is not None or quantiles is not None or any(reading.values())):
+        raise InvalidInput("numbers by group are not read with --band, --counts, --synthetic or --quantiles")
+    release = load(folder, kind=GroupRelease.kind if by_group else QueryRelease.kind)
     if synthetic is not None:
         check_count("synthetic", synthetic)
         if out is None:
@@ -153,26 +152,28 @@ def ask_release(
     if quantiles is not None:
         write_or_print(json.dumps(release.quantiles(quantiles).to_dict()) + "\n", out)
         return 0
-    return _show_answers(release, texts, reading, out=out, as_json=as_json)
-
-
-def _show_answers(
-    release: QueryRelease, texts: Sequence[str], reading: Mapping[str, Any], *, out: Path | None, as_json: bool
-) -> int:
-    """Print or write the answers of a published release: to these queries, or to all of them."""
     if out is not None:
         check_table_name(out)
+    table, rows = _find_answers(release, texts, reading)
+    if out is not None:
+        write_table(out, table, rows=rows)
+    if as_json:
+        print(json.dumps({"claim": release.claim_, "answers": table.to_pylist() if out is None else len(rows)}))
+    elif out is None:
+        sys.stdout.write(to_csv(rows, table.column_names))
+    return 0
+
+
+def _find_answers(release: Any, texts: Sequence[str], reading: Mapping[str, Any]) -> tuple[Any, list[dict[str, Any]]]:
+    """Return the answers of a published release to these queries, or all of them, and as rows for people."""
+    if isinstance(release, GroupRelease):  # queries are measures, or {"measure": ..., "region": ...}
+        is_single = any(text.lstrip().startswith("{") for text in texts)
+        table = release.ask(parse_queries(texts, None)) if is_single else release.answer(texts or None)
+        return table, table.to_pylist()
     table = release.answer(parse_queries(texts, release.subject) if texts else None, **reading)
     rows = table.to_pylist()
     warn_of_gaps(rows)
-    rounded = shown_answers(rows, release.records_)
-    if out is not None:
-        write_table(out, table, rows=rounded)
-    if as_json:
-        print(json.dumps({"claim": release.claim_, "answers": rows if out is None else len(rows)}))
-    elif out is None:
-        sys.stdout.write(to_csv(rounded, table.column_names))
-    return 0
+    return table, shown_answers(rows, release.records_)
 
 
 def _ask_online(folder: Folder, texts: Sequence[str], *, out: Path | None, caller: str, as_json: bool) -> int:

@@ -6,9 +6,9 @@
 The page is made with matplotlib and jinja2, the optional extra `quorate[report]`.
 """
 
-from quorate.report._data import Accuracy, Agreement, Claim, ReportData, proofs_for, software_versions
-from quorate.report._model import write_report
-from quorate.report._pages import check_installed
+from quorate.report._data import Accuracy, Agreement, Claim, proofs_for, software_versions
+from quorate.report._model import ReportData
+from quorate.report._pages import check_installed, write_report
 
 __all__ = [
     "Accuracy",

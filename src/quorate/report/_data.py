@@ -1,15 +1,12 @@
-"""The data of a report, and the evidence for its claims: the proofs in the package, the software used."""
+"""What pages say of a guarantee and the evidence for it: the proofs in the package, the software used."""
 
 import math
 import platform
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib import metadata
-from typing import Any
 
 from quorate.core.errors import InvalidInput
-from quorate.models.linear.curves import Curve
-from quorate.planner.result import to_json_values
 
 Points = tuple[tuple[float, float], ...]
 _BINS = 20
@@ -74,6 +71,12 @@ class Claim:
     neighbours: str = "all records of one unit replaced by any others"
     labels: str = "declared"
 
+    @classmethod
+    def of_units(cls, epsilon: float, delta: float, unit: str) -> "Claim":
+        """Return the guarantee of a release of this many records, or of those of this many people."""
+        replaced = "all records of one person" if unit == "person" else "one private record replaced by any other"
+        return cls(epsilon, delta, unit, f"{replaced}; their number is public")
+
     def __post_init__(self) -> None:
         if not (0 < self.epsilon < math.inf and 0 <= self.delta < 1):
             raise InvalidInput(
@@ -93,7 +96,7 @@ class Accuracy:
     source: str
 
     def __post_init__(self) -> None:
-        _check_points("accuracy.points", self.points, 3, shares=(1, 2))
+        check_points("accuracy.points", self.points, 3, shares=(1, 2))
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,53 +121,7 @@ class Agreement:
         return cls(counts=tuple(counts), source=source)
 
 
-@dataclass(frozen=True, slots=True)
-class ReportData:
-    """The data of a report: *public or released values only*.
-
-    The caller vouches for the values. May stand here: parameters and plans made without private records; released
-    answers and what can be counted from them (answers, no-quorums, labels); what the budget was charged for them, as
-    long as the no-quorums themselves were released; figures measured on public points with public models, or simulated.
-    May not stand here: votes, margins or agreement of teachers that saw private records, accuracy on private records,
-    counts of private labels, and any epsilon computed from private votes.
-
-    A section that is None is left out of the page.
-
-    `plan` is what `Plan.as_dict()` returns; `spending` holds points of (queries asked so far, epsilon spent so far),
-    one for each batch; `answer_rate` points of (queries asked so far, share of that batch answered); `curves` are those
-    of a linear model (`curves_`), and `curves_of` what they add up to; `results` any further figures by name, and
-    `headline` those that stand first on the page; `notes` what a reader must know to judge them.
-    """
-
-    title: str
-    claim: Claim
-    plan: Mapping[str, Any] | None = None
-    results: Mapping[str, float | int | str] | None = None
-    headline: Mapping[str, str] | None = None
-    spending: Points | None = None
-    answer_rate: Points | None = None
-    label_counts: Mapping[str, int] | None = None
-    accuracy: Accuracy | None = None
-    agreement: Agreement | None = None
-    curves: tuple[Curve, ...] | None = None
-    curves_of: str | None = None
-    proofs: Mapping[str, str] | None = None
-    software: Mapping[str, str] | None = None
-    notes: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        if self.spending is not None:
-            _check_points("spending", self.spending, 2)
-        if self.answer_rate is not None:
-            _check_points("answer_rate", self.answer_rate, 2, shares=(1,))
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the same as plain dictionaries, lists, texts and numbers, for JSON."""
-        document: dict[str, Any] = to_json_values(self)
-        return document
-
-
-def _check_points(name: str, points: Iterable[Iterable[float]], width: int, shares: tuple[int, ...] = ()) -> None:
+def check_points(name: str, points: Iterable[Iterable[float]], width: int, shares: tuple[int, ...] = ()) -> None:
     rows = [tuple(point) for point in points]
     finite = bool(rows) and all(len(row) == width and all(math.isfinite(value) for value in row) for row in rows)
     if not finite or any(not 0 <= row[column] <= 1 for row in rows for column in shares):

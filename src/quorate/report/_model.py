@@ -1,14 +1,14 @@
 """The page of a model: its guarantee, plan, queries, answers and cost."""
 
 import math
-import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 from quorate.models.linear.curves import Curve
-from quorate.report._data import Accuracy, Agreement, Claim, Points, ReportData
+from quorate.planner.result import to_json_values
+from quorate.report._data import Accuracy, Agreement, Claim, Points, check_points
 from quorate.report._pages import (
     BLUE,
     GREEN,
@@ -16,6 +16,7 @@ from quorate.report._pages import (
     INK,
     ORANGE,
     PAPER,
+    Page,
     Plot,
     check_installed,
     draw_plot,
@@ -26,7 +27,6 @@ from quorate.report._pages import (
     percent,
     render,
     words,
-    write_page,
 )
 
 _SHARES = {"answered", "agreement", "right", "answer_rate", "lasts", "disagreement"}
@@ -49,32 +49,72 @@ _CATEGORIES = 30  # of a curve
 _BAND_DEVIATIONS = 2.0
 
 
-def write_report(data: ReportData, path: str | os.PathLike[str]) -> Path:
-    """Write the page to `path` and return that path. An existing file is replaced."""
-    return write_page(render_report(data), path)
+@dataclass(frozen=True, slots=True)
+class ReportData(Page):
+    """The data of a report: *public or released values only*.
 
+    The caller vouches for the values. May stand here: parameters and plans made without private records; released
+    answers and what can be counted from them (answers, no-quorums, labels); what the budget was charged for them, as
+    long as the no-quorums themselves were released; figures measured on public points with public models, or simulated.
+    May not stand here: votes, margins or agreement of teachers that saw private records, accuracy on private records,
+    counts of private labels, and any epsilon computed from private votes.
 
-def render_report(data: ReportData) -> str:
-    """Return the page as text."""
-    check_installed()
-    bars, chosen = _rank_candidates(data.plan)
-    plots = {
-        "spending": _plot_spending(data.spending, data.claim) if data.spending else None,
-        "answer_rate": _plot_answer_rate(data.answer_rate) if data.answer_rate else None,
-        "accuracy": _plot_accuracy(data.accuracy) if data.accuracy else None,
-        "agreement": _plot_agreement(data.agreement) if data.agreement else None,
-        "candidates": _plot_candidates(bars, chosen) if bars else None,
-        "labels": _plot_labels(data.label_counts) if data.label_counts else None,
-    }
-    return render(
-        "model.html",
-        data=data,
-        plan=_plan_rows(data.plan),
-        plots=plots,
-        curves=plot_curves(data.curves or ()),
-        cards=_cards(data),
-        growth=f"{math.exp(min(data.claim.epsilon, 700.0)):.3g}",
-    )
+    A section that is None is left out of the page.
+
+    `plan` is what `Plan.as_dict()` returns; `spending` holds points of (queries asked so far, epsilon spent so far),
+    one for each batch; `answer_rate` points of (queries asked so far, share of that batch answered); `curves` are those
+    of a linear model (`curves_`), and `curves_of` what they add up to; `results` any further figures by name, and
+    `headline` those that stand first on the page; `notes` what a reader must know to judge them.
+    """
+
+    title: str
+    claim: Claim
+    plan: Mapping[str, Any] | None = None
+    results: Mapping[str, float | int | str] | None = None
+    headline: Mapping[str, str] | None = None
+    spending: Points | None = None
+    answer_rate: Points | None = None
+    label_counts: Mapping[str, int] | None = None
+    accuracy: Accuracy | None = None
+    agreement: Agreement | None = None
+    curves: tuple[Curve, ...] | None = None
+    curves_of: str | None = None
+    proofs: Mapping[str, str] | None = None
+    software: Mapping[str, str] | None = None
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.spending is not None:
+            check_points("spending", self.spending, 2)
+        if self.answer_rate is not None:
+            check_points("answer_rate", self.answer_rate, 2, shares=(1,))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the same as plain dictionaries, lists, texts and numbers, for JSON."""
+        document: dict[str, Any] = to_json_values(self)
+        return document
+
+    def render(self) -> str:
+        """Return the page as text."""
+        check_installed()
+        bars, chosen = _rank_candidates(self.plan)
+        plots = {
+            "spending": _plot_spending(self.spending, self.claim) if self.spending else None,
+            "answer_rate": _plot_answer_rate(self.answer_rate) if self.answer_rate else None,
+            "accuracy": _plot_accuracy(self.accuracy) if self.accuracy else None,
+            "agreement": _plot_agreement(self.agreement) if self.agreement else None,
+            "candidates": _plot_candidates(bars, chosen) if bars else None,
+            "labels": _plot_labels(self.label_counts) if self.label_counts else None,
+        }
+        return render(
+            "model.html",
+            data=self,
+            plan=_plan_rows(self.plan),
+            plots=plots,
+            curves=plot_curves(self.curves or ()),
+            cards=_cards(self),
+            growth=f"{math.exp(min(self.claim.epsilon, 700.0)):.3g}",
+        )
 
 
 def _cards(data: ReportData) -> dict[str, str]:

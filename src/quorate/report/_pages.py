@@ -9,6 +9,7 @@ import math
 import os
 import re
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -29,6 +30,19 @@ def check_installed() -> None:
         import_extra(package, "report", use="a report")
 
 
+class Page(ABC):
+    """What one page shows, from public or released values alone."""
+
+    @abstractmethod
+    def render(self) -> str:
+        """Return the page as text."""
+
+
+def write_report(page: Page, path: str | os.PathLike[str]) -> Path:
+    """Write a page to `path` and return that path. An existing file is replaced."""
+    return write_page(page.render(), path)
+
+
 def render(template: str, **values: Any) -> str:
     """Return a template of this package filled with values, each of them escaped."""
     check_installed()
@@ -47,7 +61,7 @@ def _environment() -> "Environment":
 
 
 def write_page(page: str, path: str | os.PathLike[str]) -> Path:
-    """Write a page to `path` and return that path. An existing file is replaced."""
+    """Write the text of a page to `path` and return that path. An existing file is replaced."""
     target = Path(path)
     if not target.parent.is_dir():
         raise InvalidInput(f"the folder {str(target.parent)!r} for the report does not exist; make it first")

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from quorate.release import GroupRelease
@@ -13,6 +12,7 @@ from quorate.report._pages import (
     GREEN,
     GREY,
     ORANGE,
+    Page,
     Plot,
     check_installed,
     draw_plot,
@@ -20,7 +20,6 @@ from quorate.report._pages import (
     label_axis,
     name_rows,
     render,
-    write_page,
 )
 
 _BARS, _SERIES, _PLOTS, _TABLE_ROWS = 15, 3, 12, 200
@@ -31,35 +30,44 @@ Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class GroupReport:
-    """The data of the page of a release by group, all of it public or released."""
+class GroupReport(Page):
+    """The page of a release by group, all of it public or released."""
 
-    claim: Claim
-    rows: Sequence[Row]
-    rows_left_out: int
-    notes: Sequence[str]
+    release: GroupRelease
     title: str = "Numbers by group"
     proofs: Mapping[str, str] = field(default_factory=lambda: proofs_for("numbers"))
     software: Mapping[str, str] = field(default_factory=software_versions)
 
+    @property
+    def claim(self) -> Claim:
+        """The guarantee of the release."""
+        budget = self.release.budget_
+        return Claim.of_units(budget.epsilon, budget.delta, self.release.unit_)
 
-def write_groups_report(release: GroupRelease, path: Path) -> Path:
-    """Write the page of a release to `path`, and return the path."""
-    check_installed()
-    rows = release.answer().to_pylist()
-    unit, budget = release.unit_, release.budget_
-    replaced = "all records of one person" if unit == PERSON else "one private record replaced by any other"
-    claim = Claim(budget.epsilon, budget.delta, unit, f"{replaced}; their number is public")
-    notes = [f"{release.claim_[0].upper()}{release.claim_[1:]}.", *release.page_facts()]
-    table = [_format_row(row, release.by_) for row in rows[:_TABLE_ROWS]]
-    data = GroupReport(claim=claim, rows=table, rows_left_out=len(rows) - len(table), notes=notes)
-    flagged = sum(bool(row["note"]) for row in rows)
-    cards = {
-        "groups": f"{len(release.published_.keys):,}",
-        "people" if unit == PERSON else "private records": f"{release.units_:,}",
-        "numbers too noisy to read": f"{flagged:,} of {len(rows):,}",
-    }
-    return write_page(render("groups.html", data=data, cards=cards, plots=_plots(rows, release.by_)), path)
+    @property
+    def notes(self) -> Sequence[str]:
+        """Notes for the interpretation of the figures."""
+        claim = self.release.claim_
+        return [f"{claim[0].upper()}{claim[1:]}.", *self.release.page_facts()]
+
+    def render(self) -> str:
+        """Return the page as text."""
+        check_installed()
+        release, rows = self.release, self.release.answer().to_pylist()
+        flagged = sum(bool(row["note"]) for row in rows)
+        cards = {
+            "groups": f"{len(release.published_.keys):,}",
+            "people" if release.unit_ == PERSON else "private records": f"{release.units_:,}",
+            "numbers too noisy to read": f"{flagged:,} of {len(rows):,}",
+        }
+        return render(
+            "groups.html",
+            data=self,
+            rows=[_format_row(row, release.by_) for row in rows[:_TABLE_ROWS]],
+            rows_left_out=max(0, len(rows) - _TABLE_ROWS),
+            cards=cards,
+            plots=_plots(rows, release.by_),
+        )
 
 
 def _format_row(row: Row, by: Sequence[str]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The page of a release, or of its plan: its guarantee, its cost, and its accuracy on simulated records.
+"""The page of a release: its guarantee, its cost, and its accuracy on simulated records.
 
 Simulated records are synthetic records from the release. Their true answers are not secret, so the engine can be run on
 them again at several epsilons and compared with the truth. This spends nothing.
@@ -6,14 +6,12 @@ them again at several epsilons and compared with the truth. This spends nothing.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from quorate.core.arrays import Floats
 from quorate.core.errors import QuorateError
-from quorate.planner import Plan
 from quorate.release import QueryRelease
 from quorate.release.engines import ENGINES, expected_errors
 from quorate.release.people import RECORD
@@ -27,6 +25,7 @@ from quorate.report._pages import (
     GREY,
     LINE,
     ORANGE,
+    Page,
     Plot,
     check_installed,
     decimals_for,
@@ -39,7 +38,6 @@ from quorate.report._pages import (
     percent,
     render,
     words,
-    write_page,
 )
 from quorate.tables import Number
 
@@ -77,7 +75,7 @@ class PairTable:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReleaseReport:
+class ReleaseReport(Page):
     """The data of a release's page: public and released values, and figures from simulated data.
 
     `truth` has (true share, answer, low, high) of simulated records, and `errors` (epsilon, largest error measured on
@@ -89,12 +87,10 @@ class ReleaseReport:
 
     title: str
     claim: Claim
-    planned: bool = False  # or released
     cards: Mapping[str, str] = field(default_factory=dict)
     bill: Mapping[str, Any] = field(default_factory=dict)
     engines: Sequence[tuple[str, float]] = ()
     engine: str = ""
-    sentences: Sequence[str] = ()
     truth: Sequence[tuple[float, float, float, float]] = ()
     errors: Sequence[tuple[float, float, float]] = ()
     source: str = "simulated records"
@@ -107,35 +103,23 @@ class ReleaseReport:
     software: Mapping[str, str] = field(default_factory=software_versions)
     notes: Sequence[str] = ()
 
-
-def write_release_report(release: QueryRelease, path: Path, utility: Utility | None = None) -> Path:
-    """Write the page of a release to `path`, with its utility where that was measured; return the path."""
-    check_installed()
-    return write_page(render_release(_report_release(release, utility)), path)
-
-
-def write_plan_report(plan: Plan, path: Path) -> Path:
-    """Write the page of a plan to `path`, from public numbers alone; return the path."""
-    return write_page(render_release(_report_plan(plan)), path)
-
-
-def render_release(data: ReleaseReport) -> str:
-    """Return the page as text. One engine alone has nothing to be compared with."""
-    check_installed()
-    plots = [
-        _plot_truth(data.truth, data.source) if data.truth else None,
-        _plot_epsilon(data.errors, data.source) if data.errors else None,
-        _plot_engines(data.engines, data.engine) if len(data.engines) > 1 else None,
-    ]
-    return render(
-        "release.html",
-        data=data,
-        cards=data.cards,
-        bill={name: value for name, value in data.bill.items() if name not in _STATED_ABOVE},
-        released=_plot_answers_or_columns(data),
-        plots=[plot for plot in plots if plot],
-        answers=_answer_rows(data.answers),
-    )
+    def render(self) -> str:
+        """Return the page as text. One engine alone has nothing to be compared with."""
+        check_installed()
+        plots = [
+            _plot_truth(self.truth, self.source) if self.truth else None,
+            _plot_epsilon(self.errors, self.source) if self.errors else None,
+            _plot_engines(self.engines, self.engine) if len(self.engines) > 1 else None,
+        ]
+        return render(
+            "release.html",
+            data=self,
+            cards=self.cards,
+            bill={name: value for name, value in self.bill.items() if name not in _STATED_ABOVE},
+            released=_plot_answers_or_columns(self),
+            plots=[plot for plot in plots if plot],
+            answers=_answer_rows(self.answers),
+        )
 
 
 def release_bill(release: QueryRelease) -> dict[str, Any]:
@@ -159,40 +143,8 @@ def release_bill(release: QueryRelease) -> dict[str, Any]:
     }
 
 
-def _report_plan(plan: Plan) -> ReleaseReport:
-    bill = {
-        "about": plan.subject,
-        "private_records": plan.records,
-        "public_records": plan.public,
-        "queries": plan.queries,
-        "cells": plan.cells,
-        "error_asked_for": plan.alpha,
-        "expected_error_of_the_engine": plan.error,
-        "error_of_the_cover": plan.cover,
-        "public_records_alone_if_a_fair_sample": plan.public_alone,
-        "feasible": "yes" if plan.feasible else "no",
-        "private_records_needed": plan.private_needed,
-        "public_records_needed": plan.public_needed,
-    }
-    return ReleaseReport(
-        title="A plan for a private release",
-        planned=True,
-        claim=_claim(plan.epsilon, plan.delta, RECORD),
-        cards={
-            "expected largest error": percent(plan.error, 2),
-            "error of the cover": percent(plan.cover, 2),
-            "engine": words(plan.engine),
-            "within what was asked": "yes" if plan.feasible else "no",
-        },
-        bill={name: value for name, value in bill.items() if value is not None},
-        engines=[(outlook.engine, outlook.error) for outlook in plan.engines],
-        engine=plan.engine,
-        sentences=plan.sentences,
-        notes=plan.published,
-    )
-
-
-def _report_release(release: QueryRelease, utility: Utility | None) -> ReleaseReport:
+def report_release(release: QueryRelease, utility: Utility | None = None) -> ReleaseReport:
+    """Return the page of a release, with its utility where that was measured."""
     bill, budget, queries = release_bill(release), release.budget_, release.domain_.queries
     truth, errors = _measure_errors(release)
     outlook = expected_errors(
@@ -212,7 +164,7 @@ def _report_release(release: QueryRelease, utility: Utility | None) -> ReleaseRe
         cards["error of the cover, at most"] = percent(cover, 2)
     return ReleaseReport(
         title="A private release of answers",
-        claim=_claim(budget.epsilon, budget.delta, release.unit_),
+        claim=Claim.of_units(budget.epsilon, budget.delta, release.unit_),
         cards=cards,
         bill={name: value for name, value in bill.items() if name not in _NOT_TABLED and value is not None},
         engines=list(outlook.items()),
@@ -228,11 +180,6 @@ def _report_release(release: QueryRelease, utility: Utility | None) -> ReleaseRe
         proofs=proofs_for("release"),
         notes=(f"{release.claim_[0].upper()}{release.claim_[1:]}.", *release.notes_),
     )
-
-
-def _claim(epsilon: float, delta: float, unit: str) -> Claim:
-    replaced = "one private record replaced by any other" if unit == RECORD else "all records of one person replaced"
-    return Claim(epsilon=epsilon, delta=delta, unit=unit, neighbours=f"{replaced}; their number is public")
 
 
 def _column_shares(release: QueryRelease) -> list[tuple[str, list[tuple[str, float]], bool]]:

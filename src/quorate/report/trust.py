@@ -1,9 +1,7 @@
 """The pages of a private test of a model and of an audit: figures with intervals, and how close attacks came."""
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quorate.models.evaluation import ModelCheck
@@ -12,6 +10,7 @@ from quorate.report._pages import (
     BLUE,
     GREY,
     ORANGE,
+    Page,
     Plot,
     check_installed,
     draw_plot,
@@ -19,7 +18,6 @@ from quorate.report._pages import (
     name_rows,
     percent,
     render,
-    write_page,
 )
 
 if TYPE_CHECKING:
@@ -30,7 +28,7 @@ _SOURCE = "held-out records, with noise"
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckReport:
+class CheckReport(Page):
     """The data of the page: released figures alone."""
 
     check: ModelCheck
@@ -54,24 +52,19 @@ class CheckReport:
             "Figures of which the noise leaves nothing to say are left out.",
         )
 
-
-def write_check_report(data: CheckReport, path: str | os.PathLike[str]) -> Path:
-    """Write the page to `path` and return that path. An existing file is replaced."""
-    return write_page(render_check(data), path)
-
-
-def render_check(data: CheckReport) -> str:
-    """Return the page as text."""
-    check_installed()
-    check, error = data.check, data.check.measure("error")
-    rows = [
-        {"name": measure.title} | {end: f"{getattr(measure.interval, end):.3f}" for end in ("estimate", "low", "high")}
-        for measure in check.measures
-        if measure.interval.says
-    ]
-    cards = {"held-out units": f"{check.units:,}", "error": percent(error.estimate), "at most": percent(error.high)}
-    plots = [_plot_measures(check), *([_plot_calibration(check)] if check.calibration else [])]
-    return render("check.html", data=data, rows=rows, cards=cards, plots=plots)
+    def render(self) -> str:
+        """Return the page as text."""
+        check_installed()
+        check, error = self.check, self.check.measure("error")
+        rows = [
+            {"name": measure.title}
+            | {end: f"{getattr(measure.interval, end):.3f}" for end in ("estimate", "low", "high")}
+            for measure in check.measures
+            if measure.interval.says
+        ]
+        cards = {"held-out units": f"{check.units:,}", "error": percent(error.estimate), "at most": percent(error.high)}
+        plots = [_plot_measures(check), *([_plot_calibration(check)] if check.calibration else [])]
+        return render("check.html", data=self, rows=rows, cards=cards, plots=plots)
 
 
 def _plot_measures(check: ModelCheck) -> Plot:
@@ -108,12 +101,12 @@ def _plot_calibration(check: ModelCheck) -> Plot:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AuditReport:
+class AuditReport(Page):
     """The contents of the page; `replays` has (name, words, sound)."""
 
     verdicts: "Sequence[Verdict]"
     replays: Sequence[tuple[str, str, bool]] = ()
-    software: Mapping[str, str] = field(default_factory=dict)
+    software: Mapping[str, str] = field(default_factory=software_versions)
     title: str = "Audit of every claim"
 
     @property
@@ -121,16 +114,10 @@ class AuditReport:
         """How many claims an attack showed to be false."""
         return sum(verdict.violated for verdict in self.verdicts)
 
-
-def write_audit_report(data: AuditReport, path: str | os.PathLike[str]) -> Path:
-    """Write the page to `path` and return that path. An existing file is replaced."""
-    return write_page(render_audit(data), path)
-
-
-def render_audit(data: AuditReport) -> str:
-    """Return the page as text."""
-    verdicts = sorted(data.verdicts, key=lambda verdict: -verdict.ratio)
-    return render("audit.html", data=data, cards=_cards(data), claims=[_claim(verdict) for verdict in verdicts])
+    def render(self) -> str:
+        """Return the page as text."""
+        verdicts = sorted(self.verdicts, key=lambda verdict: -verdict.ratio)
+        return render("audit.html", data=self, cards=_cards(self), claims=[_claim(verdict) for verdict in verdicts])
 
 
 def _claim(verdict: "Verdict") -> dict[str, Any]:
