@@ -151,7 +151,7 @@ def test_tight_claims_are_shown_tight(target, least):
 @pytest.mark.long
 @pytest.mark.parametrize("epsilon", [1.0, 2.0, 4.0])
 def test_a_soft_majority_is_shown_tight(epsilon):
-    assert 0.85 <= quorate.audit(SoftMajority(teachers=20, epsilon=epsilon), plays=1_000_000).ratio <= 1
+    assert 0.85 <= quorate.audit(SoftMajority(teachers=20, epsilon_per_query=epsilon), plays=1_000_000).ratio <= 1
 
 
 def test_a_noisy_sum_is_shown_to_need_what_enumeration_says():
@@ -276,7 +276,7 @@ def test_every_game_can_find_a_claim_false(broken, sound, plays):
 
 
 def test_the_worst_attack_is_no_better_than_the_claim_and_is_found():
-    soft = SoftMajority(teachers=9, epsilon=1.0)
+    soft = SoftMajority(teachers=9, epsilon_per_query=1.0)
     release = release_of(soft, classes=2)
     attacks = list(attacks_on(release, queries=2, epsilon=2.0))
     _, exact = best_attack(release, attacks, delta=0.0, confidence=0.9, plays=10**6)
@@ -324,7 +324,7 @@ def test_a_claim_that_enumeration_breaks_is_told_before_one_that_plays_come_clos
 
 
 def test_attacks_can_be_named():
-    soft = SoftMajority(teachers=9, epsilon=1.0)
+    soft = SoftMajority(teachers=9, epsilon_per_query=1.0)
     assert audit_votes(soft, plays=1000, attacks=["worst tree"]).attack.startswith("worst tree of 1 query")
     assert audit_votes(soft, plays=1000, attacks="worst tree").attack.startswith("worst tree of 1 query")
     with pytest.raises(InvalidInput, match="no attack"):
@@ -390,7 +390,7 @@ def _random_targets(random):
     yield NoisyCount(epsilon=epsilon)
     yield NoisySum.calibrate(epsilon=epsilon, delta=delta, sensitivity=int(random.integers(1, 20)))
     yield NoisyVector.calibrate(epsilon=epsilon, delta=delta, squared_sensitivities=(int(random.integers(1, 6)),))
-    yield SoftMajority(teachers=teachers, epsilon=epsilon)
+    yield SoftMajority(teachers=teachers, epsilon_per_query=epsilon)
     yield SharpMajority.calibrate(epsilon=epsilon, delta=delta, teachers=teachers, queries=1)
     yield NoisyMax(teachers=teachers, classes=int(random.integers(2, 4)), scale=float(random.uniform(1.0, 6.0)))
     yield ConfidentMax(

@@ -48,7 +48,7 @@ def test_the_tape_ends_with_an_error_and_does_not_nest():
     assert os.urandom is before
     with entropy_tape(1), pytest.raises(InvalidInput, match="already"), entropy_tape(2):
         pass
-    assert SoftMajority(teachers=1000, epsilon=1.0).answer([1000, 0]) == 0
+    assert SoftMajority(teachers=1000, epsilon_per_query=1.0).answer([1000, 0]) == 0
 
 
 @pytest.mark.parametrize("name", list(REPLAYS))

@@ -338,7 +338,7 @@ def test_the_cost_of_a_small_noisy_maximum_is_that_of_its_law_in_decimals():
 def test_costs_are_at_most_the_librarys_and_within_a_thousandth():
     sharp = SharpMajority.calibrate(epsilon=1.0, delta=1e-6, teachers=501, queries=300)
     quorum = Quorum.calibrate(epsilon=1.0, delta=1e-6, teachers=5000, no_quorums=50)
-    soft = SoftMajority(teachers=10, epsilon=0.3)
+    soft = SoftMajority(teachers=10, epsilon_per_query=0.3)
     order, table = Fraction(sharp.order), list(sharp.table)
     pairs = [
         (sharp.query_cost(sharp.order).renyi, verify_claim.sharp_cost(order, 501, table)),

@@ -56,7 +56,7 @@ from quorate.core.mechanisms.noisy_max import binary_winner_renyi, winner_renyi
 from quorate.core.mechanisms.selection import ApproximateTrial, GaussianTrial
 from quorate.core.privacy.budget import to_quanta
 from quorate.models.concepts import Threshold, Thresholds
-from quorate.models.saving.documents import mechanism_document
+from quorate.models.saving.codecs import to_plain
 from quorate.release.engines import expected_errors
 from quorate.release.engines._components import plan_marginals
 from quorate.release.queries import Marginals
@@ -122,7 +122,7 @@ def describe_mechanism(mechanism):
         for order in ORDERS:
             if hasattr(mechanism, name):
                 costs[f"{name} {order}"] = [str(quanta) for quanta in to_quanta(getattr(mechanism, name)(order))]
-    told = {"document": mechanism_document(mechanism), "costs": costs}
+    told = {"document": to_plain(mechanism), "costs": costs}
     if hasattr(mechanism, "distance"):
         told["distance"] = mechanism.distance()
     return told

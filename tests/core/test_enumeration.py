@@ -69,7 +69,7 @@ def test_no_interaction_breaks_a_claim_at_length(name):
 
 
 def test_soft_majority_is_pure():
-    soft = SoftMajority(teachers=40, epsilon=0.7)
+    soft = SoftMajority(teachers=40, epsilon_per_query=0.7)
     for classes in (2, 3):
         game = Game(release_of(soft, classes=classes), ("whole", "neighbour"))
         assert not game.exhaust(DeltaClaim(epsilon=0.7, limit=0.0), queries=1).violated
@@ -164,7 +164,7 @@ def random_instance(kind: str, generator: np.random.Generator) -> Instance:
                 winner_scale=two,
                 charge=str(generator.choice(["split", "joint"])),
             ),
-            "soft majority": lambda: SoftMajority(teachers=teachers, epsilon=one),
+            "soft majority": lambda: SoftMajority(teachers=teachers, epsilon_per_query=one),
         }
         mechanism = makers[kind]()
     return Instance(mechanism, classes, queries, (order, 2.5), 0.0)
@@ -312,8 +312,8 @@ def test_band_priced_at_another_order_is_found():
             "confident max, joint",
             ConfidentMax(teachers=13, classes=3, threshold=6, test_scale=0.1, winner_scale=1.5, charge="joint"),
         ),
-        ("soft majority, two classes", SoftMajority(teachers=40, epsilon=1.0)),
-        ("soft majority, three classes", SoftMajority(teachers=12, epsilon=2.0)),
+        ("soft majority, two classes", SoftMajority(teachers=40, epsilon_per_query=1.0)),
+        ("soft majority, three classes", SoftMajority(teachers=12, epsilon_per_query=2.0)),
     ],
     ids=["noise for one count", "noise for one count of three", "winner's noise", "no test noise", "weight", "weights"],
 )
@@ -429,8 +429,8 @@ RELEASES = {
         ConfidentMax(teachers=15, classes=3, threshold=8, test_scale=2.0, winner_scale=1.5),
         [(4, 7, 4)],
     ),
-    "soft majority": (SoftMajority(teachers=15, epsilon=0.5), [(7, 8)]),
-    "soft majority, three classes": (SoftMajority(teachers=15, epsilon=0.8), [(4, 5, 6)]),
+    "soft majority": (SoftMajority(teachers=15, epsilon_per_query=0.5), [(7, 8)]),
+    "soft majority, three classes": (SoftMajority(teachers=15, epsilon_per_query=0.8), [(4, 5, 6)]),
 }
 
 
@@ -493,7 +493,7 @@ def test_probabilities_sum_to_one():
 
 
 def test_one_query_by_hand():
-    soft = SoftMajority(teachers=2, epsilon=2.0)
+    soft = SoftMajority(teachers=2, epsilon_per_query=2.0)
     outcomes = enumerate_outcomes(release_of(soft, classes=2), Query((2, 0), (1, 1)))
     likely = 1 / (1 + math.exp(-2.0))
     np.testing.assert_allclose(outcomes.whole, [likely, 1 - likely])

@@ -64,7 +64,9 @@ def parity_session(ledger, *, epsilon=1 / 64, lease=0):
     ensemble = Ensemble(EstimatorTeachers([(None, 0)] * 5000, classes=2))
     ensemble.count = lambda X: _Sealed(Parity().ballots(X))
     return Session(
-        Votes(ensemble, SoftMajority(teachers=5000, epsilon=epsilon)), ledger.budget(lease=lease), ledger=ledger
+        Votes(ensemble, SoftMajority(teachers=5000, epsilon_per_query=epsilon)),
+        ledger.budget(lease=lease),
+        ledger=ledger,
     )
 
 

@@ -36,7 +36,7 @@ def cases(teachers):
         Dissent.calibrate(**target, dissents=3),
         SharpMajority.calibrate(**target, queries=50),
         NoisyMax.calibrate(**target, queries=50, classes=2),
-        SoftMajority(teachers=teachers, epsilon=0.3),
+        SoftMajority(teachers=teachers, epsilon_per_query=0.3),
     ]
 
 
@@ -89,5 +89,5 @@ def test_refusals():
     with pytest.raises(InvalidInput, match="depends on more than the lead"):
         votes_needed(confident)
     with pytest.raises(Infeasible, match=r"rate=0.99 is out of reach with teachers=10"):
-        votes_needed(SoftMajority(teachers=10, epsilon=0.01))
+        votes_needed(SoftMajority(teachers=10, epsilon_per_query=0.01))
     assert np.isclose(correct_probability(NoisyMax(teachers=10, classes=2, scale=300.0), 1), 0.5, atol=0.01)

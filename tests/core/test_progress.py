@@ -138,7 +138,7 @@ def test_trials_of_a_search_are_not_counted(said):
 
 
 def test_an_audit_says_what_it_does(said):
-    qr.audit(SoftMajority(teachers=9, epsilon=1.0), plays=100)
+    qr.audit(SoftMajority(teachers=9, epsilon_per_query=1.0), plays=100)
     assert said[0] == ("attacking SoftMajority, 100 plays", None)
 
 

@@ -143,7 +143,7 @@ def test_a_project_has_one_share_among_its_keys(make):
 def test_a_share_of_the_cost_is_exact(tmp_path):
     """For a mechanism that charges for every answer."""
     ledger = Ledger.create(tmp_path / "ledger.sqlite", Budget(epsilon=1.0, delta=0.0), fingerprint="m")
-    session = session_of(ledger, SoftMajority(teachers=TEACHERS, epsilon=1 / 64))
+    session = session_of(ledger, SoftMajority(teachers=TEACHERS, epsilon_per_query=1 / 64))
     caller, other = key_of(ledger, "caller", budget=5 / 64), key_of(ledger, "other")
     replies = session.ask_all([Request(rows(*range(2000, 2008)), caller), Request(rows(2000), other)])
     assert (~replies[0].refused).sum() == 5
@@ -406,7 +406,7 @@ def test_keys_expire_change_and_rotate_and_stay_the_same_caller(make, monkeypatc
 
 def test_shares_move_with_their_ledger(tmp_path, postgres_url):
     old = Ledger.create(tmp_path / "ledger.sqlite", Budget(epsilon=1.0, delta=0.0), fingerprint="m")
-    session = session_of(old, SoftMajority(teachers=TEACHERS, epsilon=1 / 64))
+    session = session_of(old, SoftMajority(teachers=TEACHERS, epsilon_per_query=1 / 64))
     old.set_project("ward", budget=0.5)
     caller = key_of(old, "caller", project="ward", budget=0.25)
     session.ask_all([Request(rows(2000), caller)])

@@ -199,7 +199,7 @@ def unfitted(concept):
 
 
 def soft_majority(votes, epsilon):
-    weights = np.exp(votes / SoftMajority(teachers=int(votes[0].sum()), epsilon=epsilon).scale)
+    weights = np.exp(votes / SoftMajority(teachers=int(votes[0].sum()), epsilon_per_query=epsilon).scale)
     return weights / weights.sum(axis=1, keepdims=True)
 
 

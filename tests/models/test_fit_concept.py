@@ -24,7 +24,8 @@ from quorate.models.concepts import (
     Thresholds,
 )
 from quorate.models.saving import PrivateFolder, open_folder
-from quorate.models.saving.documents import HYPOTHESES, document_of, hypothesis_of
+from quorate.models.saving.codecs import from_plain, to_plain
+from quorate.models.saving.documents import HYPOTHESES
 
 METHODS = ("agnostic", "universal", "stable", "pure", "semi-private")
 
@@ -172,8 +173,8 @@ def test_every_hypothesis_survives_being_written_down():
         known += list(concept.dichotomies(square))
     known += [*Intervals().dichotomies([0.1, 0.7]), *Thresholds().dichotomies([0.1, 0.7])]
     for hypothesis in known:
-        text = json.dumps(document_of(hypothesis), allow_nan=False)
-        again = hypothesis_of(json.loads(text))
+        text = json.dumps(to_plain(hypothesis), allow_nan=False)
+        again = from_plain(json.loads(text), *HYPOTHESES)
         assert again == hypothesis
         seen.add(type(again).__name__)
     assert seen == {known.__name__ for known in HYPOTHESES}
@@ -181,11 +182,11 @@ def test_every_hypothesis_survives_being_written_down():
 
 def test_what_is_no_hypothesis_is_not_loaded():
     with pytest.raises(InvalidInput, match="cannot be written"):
-        document_of(next(iter(Finite([lambda X: X[:, 0] > 0], features=1).dichotomies([1.0]))))
+        to_plain(next(iter(Finite([lambda X: X[:, 0] > 0], features=1).dichotomies([1.0]))))
     for document, text in (
         ({"kind": "Member", "rule": "os.system"}, "does not know"),
         ({"kind": "Threshold", "cut": 1.0}, "damaged or was changed"),
         ({"kind": "Threshold", "cut": 1.0, "upward": True, "features": 3}, "damaged or was changed"),
     ):
         with pytest.raises(InvalidInput, match=text):
-            hypothesis_of(document)
+            from_plain(document, *HYPOTHESES)

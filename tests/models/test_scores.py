@@ -237,7 +237,7 @@ def test_a_saved_model_shows_the_same_numbers(tmp_path):
     assert (loaded.class_weight, loaded.prior) == ([1.0, 5.0], [0.875, 0.125])
     assert (loaded.estimate_, loaded.plan_) == (classifier.estimate_, classifier.plan_)
     assert loaded.spent_epsilon() == classifier.spent_epsilon()
-    assert open_folder(folder).manifest["mechanism"]["name"] == "NoisyShares"
+    assert open_folder(folder).manifest["mechanism"]["kind"] == "NoisyShares"
 
 
 def test_a_served_model_has_a_tensor_of_scores():

@@ -60,7 +60,7 @@ class TrustsTheStore(Ledger):
 
 def _session(ledger: Ledger) -> Session:
     ensemble = Ensemble(EstimatorTeachers([(None, place % 2) for place in range(_TEACHERS)], classes=2))
-    majority = SoftMajority(teachers=_TEACHERS, epsilon=1 / _UNITS)
+    majority = SoftMajority(teachers=_TEACHERS, epsilon_per_query=1 / _UNITS)
     return Session(Votes(ensemble, majority), ledger.budget(lease=_LEASE), ledger=ledger)
 
 

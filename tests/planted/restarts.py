@@ -100,7 +100,7 @@ def choose_after_restarts(kind: type[BallotsFirst]) -> Caught:
     records = UnitRows(
         np.tile(points, (20, 1)), np.arange(120) // 6 % 2, row_limit=1
     )  # all candidates err on half of them
-    votes = Votes(_unanimous(1), SoftMajority(teachers=_TEACHERS, epsilon=0.25))
+    votes = Votes(_unanimous(1), SoftMajority(teachers=_TEACHERS, epsilon_per_query=0.25))
     with _folder_on_tape() as folder:
         for start in range(_STARTS):
             journal = Journal(folder / "asked.jsonl")
@@ -219,7 +219,7 @@ def dissent_after_restarts(target: StartsFromLedger) -> Caught:
 def repeat_after_restarts(target: StartsFromLedger) -> Caught:
     """Let one caller repeat one query on which teachers are split, start again and again, and add up what it paid."""
     ensemble = Ensemble(EstimatorTeachers([(None, place % 2) for place in range(50)], classes=2))
-    majority, paid, told = SoftMajority(teachers=50, epsilon=0.25), 0.0, set[int]()
+    majority, paid, told = SoftMajority(teachers=50, epsilon_per_query=0.25), 0.0, set[int]()
     with _folder_on_tape() as folder:
         for _ in range(_STARTS):
             session = target.start(folder, Votes(ensemble, majority), Budget(epsilon=2.0, delta=0.0))

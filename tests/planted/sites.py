@@ -19,7 +19,7 @@ from quorate.core.privacy import Budget, Cost
 from quorate.core.requests import Asked
 from quorate.models.predictors import PrivateClassifier
 from quorate.models.saving import load, save
-from quorate.models.saving.documents import mechanism_document
+from quorate.models.saving.codecs import to_plain
 from quorate.service.sites._masks import Masked, Masks, unmasked
 from quorate.service.sites._messages import About, Batch, Counted, Declaration, Enrolled, Mode
 from quorate.service.sites._site import Site
@@ -177,7 +177,7 @@ def look_at_charge(kind: type[Site]) -> Caught:
         watched = _Watched(opened.session_.answerer.ensemble.electorate, opened.budget_)
         opened.session_.answerer.ensemble = Ensemble(watched)
         mechanism = NoisyMax(teachers=40, classes=2, scale=20.0)
-        declaration = Declaration(mechanism_document(mechanism), ["north", "south"], "counts")
+        declaration = Declaration(to_plain(mechanism), ["north", "south"], "counts")
         site.ballots(Batch.of("0" * 32, declaration, QUERIES))
     due = len(QUERIES) * mechanism.renyi(opened.budget_.order)
     evidence = f"charged when the teachers were asked: {watched.charged[0]:.4g}; due: {due:.4g}"
@@ -256,7 +256,7 @@ def federate_twice(kind: type[Site]) -> Caught:
     with opened_models("north", "centre") as (north, centre):
         counted = DeclaredSites(SitesHere(Site(north, name="north")), _CHEAP)
         centre.session_.answerer.ensemble = Ensemble(counted)
-        declaration = Declaration(mechanism_document(_DEAR), ["centre", "east"], "counts")
+        declaration = Declaration(to_plain(_DEAR), ["centre", "east"], "counts")
         with suppress(InvalidInput):
             kind(centre, name="centre").ballots(Batch.of("0" * 32, declaration, QUERIES))
         return _underpaid("a federation as a site", north)

@@ -186,7 +186,7 @@ class SharedAnswers(KeptAnswers):
 def ask_as_two_callers(memory: KeptAnswers) -> Caught:
     """Let two callers ask the same: the second must pay as if it were the first."""
     ensemble = Ensemble(EstimatorTeachers([(None, 1)] * 50, classes=2))
-    votes, budget = Votes(ensemble, SoftMajority(teachers=50, epsilon=0.25)), Budget(epsilon=1.0, delta=0.0)
+    votes, budget = Votes(ensemble, SoftMajority(teachers=50, epsilon_per_query=0.25)), Budget(epsilon=1.0, delta=0.0)
     session = Session(votes, budget, memory=memory)
     query = np.zeros((1, 1))
     session.ask(query, caller="first")

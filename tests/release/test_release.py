@@ -35,7 +35,8 @@ from quorate.models.concepts import (
     Threshold,
     Thresholds,
 )
-from quorate.models.saving.documents import concept_of, document_of
+from quorate.models.saving.codecs import from_plain, to_plain
+from quorate.models.saving.documents import CONCEPTS
 from quorate.release import Columns, QueryRelease, Workload
 from quorate.release.domain import SealedCounts
 from quorate.release.queries import Marginals, Matrix, Prefixes, Ranges, Rows
@@ -453,9 +454,9 @@ def test_concepts_are_written_as_plain_values():
         Conjunctions([2, 5]),
         Stumps(4),
     ):
-        assert concept_of(json.loads(json.dumps(document_of(concept)))) == concept
+        assert from_plain(json.loads(json.dumps(to_plain(concept))), *CONCEPTS) == concept
     with pytest.raises(InvalidInput, match="cannot be written"):
-        document_of(Finite([lambda X: X[:, 0] > 0], features=1))
+        to_plain(Finite([lambda X: X[:, 0] > 0], features=1))
 
 
 def test_the_artefact_holds_no_canary(tmp_path):

@@ -26,7 +26,7 @@ from quorate.cli import main
 from quorate.core.errors import SiteRefused
 from quorate.core.mechanisms import DistributedMax, NoisyMax
 from quorate.models.saving import load
-from quorate.models.saving.documents import mechanism_document
+from quorate.models.saving.codecs import to_plain
 from quorate.service.sites import Card, FederatedClassifier, Keys, Sites
 from quorate.service.sites._keys import Card as CardOfKeys
 from quorate.service.sites._messages import Counted, Enrolled
@@ -169,7 +169,7 @@ def test_a_federation_is_saved_and_goes_on_from_its_folder(federation, tmp_path,
     assert main(["site", "serve", str(folder), *told]) == 1
     assert "cannot be a site of another" in capsys.readouterr().err
     assert charge(sites["north"], lambda: other.predict(QUERIES[:1])) == pytest.approx(less, rel=1e-6)  # still open
-    forged = electorate_of(other).document() | {"mechanism": mechanism_document(classifier.mechanism_)}
+    forged = electorate_of(other).document() | {"mechanism": to_plain(classifier.mechanism_)}
     monkeypatch.setattr(electorate_of(other), "document", lambda: forged)
     damaged = qr.save(other, tmp_path / "damaged")
     other.session_.close()

@@ -22,7 +22,7 @@ from quorate.core.privacy import Budget
 from quorate.core.requests import Asked, Request
 from quorate.core.session import Session
 from quorate.models.saving import load
-from quorate.models.saving.documents import mechanism_document
+from quorate.models.saving.codecs import to_plain
 from quorate.service.sites._masks import Masks, unmasked
 from quorate.service.sites._messages import Batch, Declaration
 from quorate.service.sites._site import Site
@@ -30,7 +30,7 @@ from quorate.service.sites.coordinator import DeclaredSites
 from support.federation import NAMES, QUERIES, TEACHERS, TOTAL, declared, made_folder, masks_for, opened_site
 
 ID = "0123456789abcdef" * 2
-CHEAP = replace(declared(), mechanism=mechanism_document(NoisyMax(teachers=TOTAL, classes=2, scale=60.0)))
+CHEAP = replace(declared(), mechanism=to_plain(NoisyMax(teachers=TOTAL, classes=2, scale=60.0)))
 
 
 @pytest.fixture(scope="module")
@@ -156,10 +156,10 @@ SHARES = DistributedMax(teachers=TOTAL, classes=2, scale=5.0, sites=3, corrupt=1
         ),
         (replace(declared(), mechanism={"name": "NoisyMax"}), "none that this version knows"),
         (replace(declared(), mechanism={}), "none that this version knows"),
-        (replace(declared(), mechanism=mechanism_document(QUORUM)), "mechanisms that pay for each query"),
+        (replace(declared(), mechanism=to_plain(QUORUM)), "mechanisms that pay for each query"),
         (declared(classes=3), "must count 2 classes"),
         (declared(teachers=39), "no fewer teachers than are here"),
-        (replace(declared(), mechanism=mechanism_document(SHARES)), "is for the mode 'noise'"),
+        (replace(declared(), mechanism=to_plain(SHARES)), "is for the mode 'noise'"),
     ],
 )
 def test_what_a_site_cannot_price_is_refused_and_nothing_is_charged(north, wrong, said):

@@ -203,6 +203,6 @@ INSTANCES = {
     "sharp majority, pure": Instance(
         SharpMajority.calibrate(epsilon=2.0, delta=0.0, teachers=9, queries=2), 2, 2, (2.0, 8.0), 0.5
     ),
-    "soft majority, two classes": Instance(SoftMajority(teachers=40, epsilon=0.5), 2, 1, (2.0, 8.0), 0.98),
-    "soft majority, three classes": Instance(SoftMajority(teachers=12, epsilon=1.0), 3, 2, (2.0, 8.0), 0.9),
+    "soft majority, two classes": Instance(SoftMajority(teachers=40, epsilon_per_query=0.5), 2, 1, (2.0, 8.0), 0.98),
+    "soft majority, three classes": Instance(SoftMajority(teachers=12, epsilon_per_query=1.0), 3, 2, (2.0, 8.0), 0.9),
 }

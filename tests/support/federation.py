@@ -7,7 +7,7 @@ import numpy as np
 import quorate as qr
 from quorate.core.mechanisms import DistributedMax, NoisyMax
 from quorate.models.saving import load
-from quorate.models.saving.documents import mechanism_document
+from quorate.models.saving.codecs import to_plain
 from quorate.service.sites._masks import Masks
 from quorate.service.sites._messages import Declaration
 from quorate.service.sites._site import Site
@@ -50,7 +50,7 @@ def declared(mode="counts", **changed):
     else:
         known = {"epsilon": 4.0, "delta": 1e-6, "teachers": TOTAL, "classes": 2, "queries": 100}
         mechanism = NoisyMax.calibrate(**known | changed)
-    return Declaration(mechanism_document(mechanism), NAMES, mode)
+    return Declaration(to_plain(mechanism), NAMES, mode)
 
 
 def opened_site(folder, mode="counts", **settings):

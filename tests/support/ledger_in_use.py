@@ -39,7 +39,9 @@ def session_of(ledger, *, lease=LEASE):
     """Return a session that answers a query for one unit."""
     ensemble = Ensemble(EstimatorTeachers([(None, 1)] * 60, classes=2))
     return Session(
-        Votes(ensemble, SoftMajority(teachers=60, epsilon=1 / UNITS)), ledger.budget(lease=lease), ledger=ledger
+        Votes(ensemble, SoftMajority(teachers=60, epsilon_per_query=1 / UNITS)),
+        ledger.budget(lease=lease),
+        ledger=ledger,
     )
 
 

@@ -4,7 +4,7 @@
 the largest lower bound on epsilon that an attack showed, and which attack it was. `quorate.audit` is the same function.
 
 >>> from quorate.core.mechanisms import SoftMajority
->>> soft = SoftMajority(teachers=9, epsilon=1.0)
+>>> soft = SoftMajority(teachers=9, epsilon_per_query=1.0)
 >>> audit(soft, plays=4000).violated
 False
 

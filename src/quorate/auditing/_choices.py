@@ -76,7 +76,7 @@ def audit_relabel(target: Relabel, effort: Effort) -> Verdict:
     either side of them: there it decides how many hypotheses give them a label, and their weights.
     """
     effort, noise = effort.limit_plays(_MOST_RELABELLED), PlayNoise(effort.seed)
-    inner = SoftMajority(teachers=_RELABEL_ROWS, epsilon=_INNER)
+    inner = SoftMajority(teachers=_RELABEL_ROWS, epsilon_per_query=_INNER)
 
     @cache
     def law(row: Row, middle: float, lead: int) -> np.ndarray:

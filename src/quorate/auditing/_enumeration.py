@@ -298,7 +298,8 @@ def claims_of(
 
     For each order: the cost of the whole interaction, and the cost as it is charged outcome by outcome.
 
-    >>> [round(claim.limit, 6) for claim in claims_of(SoftMajority(teachers=3, epsilon=0.5), queries=4, orders=[2.0])]
+    >>> soft = SoftMajority(teachers=3, epsilon_per_query=0.5)
+    >>> [round(claim.limit, 6) for claim in claims_of(soft, queries=4, orders=[2.0])]
     [0.25, 0.25]
     """
     claims: list[Claim] = []

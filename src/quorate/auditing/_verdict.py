@@ -182,7 +182,7 @@ def audit(target: object, *, plays: int = 1_000_000, **options: Any) -> Verdict:
     have several attacks, most others have one.
 
     >>> from quorate.core.mechanisms import SoftMajority
-    >>> verdict = audit(SoftMajority(teachers=20, epsilon=1.0), plays=20_000)
+    >>> verdict = audit(SoftMajority(teachers=20, epsilon_per_query=1.0), plays=20_000)
     >>> verdict.violated, 0.5 < verdict.ratio < 1.0
     (False, True)
     """

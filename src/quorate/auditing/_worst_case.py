@@ -314,7 +314,7 @@ def worst_cases(
 
     >>> from quorate.auditing import claims_of, release_of
     >>> from quorate.core.mechanisms import SoftMajority
-    >>> soft = SoftMajority(teachers=7, epsilon=1.0)
+    >>> soft = SoftMajority(teachers=7, epsilon_per_query=1.0)
     >>> claims = claims_of(soft, queries=2, orders=[2.0, 8.0], deltas=[1e-3])
     >>> any(finding.violated for finding in worst_cases(release_of(soft, classes=3), claims, queries=2))
     False

@@ -58,7 +58,7 @@ TARGETS: dict[str, Callable[[], Any]] = {
     "noisy_count": lambda: NoisyCount(epsilon=0.5),
     "noisy_sum": lambda: NoisySum(sensitivity=1, scale=1.0),
     "noisy_vector": lambda: NoisyVector.calibrate(epsilon=1.0, delta=1e-2, squared_sensitivities=(2,)),
-    "soft_majority": lambda: SoftMajority(teachers=20, epsilon=1.0),
+    "soft_majority": lambda: SoftMajority(teachers=20, epsilon_per_query=1.0),
     "sharp_majority": lambda: SharpMajority.calibrate(epsilon=1.0, delta=1e-2, teachers=20, queries=1),
     "noisy_max": lambda: NoisyMax(teachers=20, classes=2, scale=2.0),
     "noisy_shares": lambda: NoisyShares(teachers=120, classes=3, scale=2.0),

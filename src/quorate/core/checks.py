@@ -150,7 +150,7 @@ _FIELDS: dict[str, Callable[[str, object], object]] = {  # the check of each mec
     "classes": lambda name, value: check_count(name, value, least=2),
     **dict.fromkeys(("margin", "cap"), lambda name, value: check_count(name, value, least=0)),
     **dict.fromkeys(("scale", "threshold_scale", "query_scale", "test_scale", "winner_scale"), check_scale),
-    **dict.fromkeys(("price", "epsilon"), check_positive),
+    **dict.fromkeys(("price", "epsilon", "epsilon_per_query"), check_positive),
     "order": lambda _, value: check_order(value),
     "slack": lambda _, value: check_delta(value),
 }

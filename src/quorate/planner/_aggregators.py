@@ -236,7 +236,7 @@ def _soft_epsilon(task: Task) -> float:
 
 
 def _make_soft(task: Task, teachers: int, epsilon: float) -> Calibrated:
-    mechanism = SoftMajority(teachers=teachers, epsilon=epsilon)
+    mechanism = SoftMajority(teachers=teachers, epsilon_per_query=epsilon)
     for order in dict.fromkeys((task.order, math.inf)):
         budget = Budget(epsilon=task.epsilon, delta=task.delta, order=order, slack=0.0)
         if budget.affordable(mechanism.query_cost(order)) >= task.queries:
@@ -249,7 +249,9 @@ def draft_soft_majority(task: Task, forecast: VoteForecast, teachers: int) -> Dr
     epsilon = _soft_epsilon(task)
     expect = partial(_expect_soft_majority, forecast=forecast)
     noise, make = {"epsilon_per_query": epsilon}, partial(_make_soft, task, teachers, epsilon)
-    return Draft("soft_majority", expect(SoftMajority(teachers=teachers, epsilon=epsilon)), None, noise, make, expect)
+    return Draft(
+        "soft_majority", expect(SoftMajority(teachers=teachers, epsilon_per_query=epsilon)), None, noise, make, expect
+    )
 
 
 @lru_cache(maxsize=256)

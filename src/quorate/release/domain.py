@@ -173,9 +173,10 @@ def make_domain(subject: Any, public: Any, columns: Any = None) -> Domain:
 def read_domain(values: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> tuple[Any, Domain]:
     """Return the subject and the domain of `Domain.to_state`."""
     if "concept" in values:
-        from quorate.models.saving.documents import concept_of  # noqa: PLC0415
+        from quorate.models.saving.codecs import from_plain  # noqa: PLC0415
+        from quorate.models.saving.documents import CONCEPTS  # noqa: PLC0415
 
-        concept = concept_of(values["concept"])
+        concept = from_plain(values["concept"], *CONCEPTS)
         return concept, make_domain(concept, arrays["public"])
     from quorate.release.workloads import BoundWorkload  # noqa: PLC0415
 

@@ -12,34 +12,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quorate.core._noise import NoiseSource
-from quorate.core.checks import check_count, check_positive, check_rate
+from quorate.core.checks import check_count, check_rate, validate_fields
 from quorate.core.mechanisms.base import Counts, QueryMechanism
 from quorate.core.mechanisms.exponential import ExponentialChoice
 from quorate.core.privacy import Cost, exponential_renyi
 from quorate.core.privacy.cost import float_up
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True, kw_only=True)
 class SoftMajority(QueryMechanism):
     """The exponential mechanism on vote counts.
 
-    >>> SoftMajority(teachers=1000, epsilon=0.5).answer([1000, 0])
+    >>> SoftMajority(teachers=1000, epsilon_per_query=0.5).answer([1000, 0])
     0
     """
 
     teachers: int
     epsilon_per_query: float
 
-    def __init__(self, *, teachers: int, epsilon: float) -> None:
-        object.__setattr__(self, "teachers", check_count("teachers", teachers))
-        object.__setattr__(self, "epsilon_per_query", check_positive("epsilon", epsilon))
+    def __post_init__(self) -> None:
+        validate_fields(self)
 
     @classmethod
     def calibrate(cls, *, epsilon: float, delta: float = 0.0, teachers: int, queries: int = 1) -> "SoftMajority":
         """Return the SoftMajority that can answer this many queries within (epsilon, delta)."""
         queries = check_count("queries", queries)
         choice = ExponentialChoice.calibrate(epsilon=epsilon, delta=delta, choices=queries)
-        return cls(teachers=teachers, epsilon=choice.epsilon_per_choice)
+        return cls(teachers=teachers, epsilon_per_query=choice.epsilon_per_choice)
 
     @property
     def scale(self) -> float:

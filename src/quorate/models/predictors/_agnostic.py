@@ -32,6 +32,7 @@ from quorate.models.concepts import Concept
 from quorate.models.predictors.concept_classifier import ConceptClassifier, UnitRows, fit_concept_teachers
 from quorate.models.predictors.records import check_auto_counts, check_jobs
 from quorate.models.saving.codecs import from_plain
+from quorate.models.saving.documents import MECHANISMS
 from quorate.planner import plan
 
 _KAPPAS = (0.25, 0.5, 1.0, 2.0, 4.0)
@@ -157,7 +158,8 @@ class RelabellingClassifier(ConceptClassifier):
     n_jobs: int | None = None
     backend: str | None = None
 
-    saved_types = (RelabelledSample,)
+    saved_attributes = (*ConceptClassifier.saved_attributes, "epsilon_", "delta_", "sample_", "mechanism_")
+    saved_types = (*ConceptClassifier.saved_types, RelabelledSample, *MECHANISMS)
 
     def _fit_teachers(self, records: UnitRows, *, epsilon: float, queries: int) -> tuple[Ensemble, Budget]:
         """Sample, relabel and fit within this epsilon; return the teachers, and the budget that pays for ballots."""
@@ -273,7 +275,6 @@ class AgnosticClassifier(RelabellingClassifier):
     queries: int = 1000
 
     kind = "agnostic"
-    saved_attributes = ("rows_", "epsilon_", "delta_", "sample_")
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> "AgnosticClassifier":
         """Sample and relabel the units, fit the teachers and open the budget.

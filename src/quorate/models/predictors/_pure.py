@@ -28,7 +28,6 @@ from quorate.models.concepts import Concept, Hypothesis
 from quorate.models.predictors._stable import StableChoice, flip
 from quorate.models.predictors.concept_classifier import NO_LABEL, ConceptClassifier, UnitRows, fit_concept_teachers
 from quorate.models.predictors.records import check_auto_counts, check_jobs
-from quorate.models.saving.documents import CONCEPTS
 
 _UP = 1 + 1e-12
 _MOST = 500.0  # of epsilon that is made use of: its exponential is still a float
@@ -130,7 +129,9 @@ class PureRelabelling:
     @property
     def majority(self) -> SoftMajority:
         """The mechanism that counts the ballots of the answer."""
-        return SoftMajority(teachers=self.teachers, epsilon=math.nextafter(1 / self.scale, 0))  # proof: step 12
+        return SoftMajority(
+            teachers=self.teachers, epsilon_per_query=math.nextafter(1 / self.scale, 0)
+        )  # proof: step 12
 
     def draw(self, records: UnitRows, row: NDArray[np.float64], **fitting: Any) -> int:
         """Draw the answer to one query. It must be charged `log_factor` before."""
@@ -304,8 +305,11 @@ class PureClassifier(ConceptClassifier):
     backend: str | None = None
 
     kind = "pure"
-    saved_attributes = ("rows_", "epsilon_", "delta_", "epsilon_per_query_", "scheme_")
-    saved_types = (PureStable, PureRelabelling, StableChoice, *CONCEPTS)
+    saved_attributes = (
+        *(*ConceptClassifier.saved_attributes, "epsilon_", "delta_", "epsilon_per_query_"),
+        *("scheme_", "mechanism_"),  # None for the one that is not used
+    )
+    saved_types = (*ConceptClassifier.saved_types, PureStable, PureRelabelling, StableChoice, SoftMajority)
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> "PureClassifier":
         """Calibrate one answer and open the budget. `groups` names the person of each row."""
@@ -316,6 +320,7 @@ class PureClassifier(ConceptClassifier):
         majority = SoftMajority.calibrate(epsilon=self.epsilon_, teachers=1, queries=self.queries)
         self.epsilon_per_query_ = epsilon = majority.epsilon_per_query
         self.scheme_: Any = None
+        self.mechanism_: Any = None
         ensemble = self._realizable(records, epsilon) if self.method == "realizable" else None
         if ensemble is None:
             self.scheme_ = (self._stable if self.method == "stable" else self._relabel)(records, epsilon)
@@ -376,7 +381,7 @@ class PureClassifier(ConceptClassifier):
                 "raise epsilon, plan for fewer queries, or bring more units"
             )
         deal, _ = deal_units(records.owners, records.units, teachers=wanted)
-        self.mechanism_ = SoftMajority(teachers=wanted, epsilon=epsilon)
+        self.mechanism_ = SoftMajority(teachers=wanted, epsilon_per_query=epsilon)
         return fit_concept_teachers(
             self.concept_, records.points, records.labels, deal, n_jobs=self.n_jobs, backend=self.backend
         )

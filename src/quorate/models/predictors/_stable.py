@@ -31,7 +31,6 @@ from quorate.core.privacy.cost import float_up, text_up
 from quorate.core.session import Session
 from quorate.models.concepts import Concept, Hypothesis
 from quorate.models.predictors.concept_classifier import ConceptClassifier, UnitRows
-from quorate.models.saving.documents import CONCEPTS
 
 _DOWN = 1 - 1e-9
 
@@ -165,8 +164,8 @@ class StableClassifier(ConceptClassifier):
 
     kind = "stable"
     charged = False
-    saved_attributes = ("rows_", "choice_")
-    saved_types = (StableChoice, *CONCEPTS)
+    saved_attributes = (*ConceptClassifier.saved_attributes, "choice_")
+    saved_types = (*ConceptClassifier.saved_types, StableChoice)
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> "StableClassifier":
         """Keep the records and calibrate the predictions. `groups` names the person of each row."""

@@ -36,7 +36,7 @@ from quorate.models.predictors.labels import class_codes
 from quorate.models.predictors.records import Predictions, allows_missing, check_records
 from quorate.models.predictors.sklearn_compat import KeepsPublished
 from quorate.models.saving.contract import State
-from quorate.models.saving.documents import mechanism_document, mechanism_of, put_teachers, read_teachers
+from quorate.models.saving.documents import put_teachers, read_teachers
 from quorate.planner import plan_student_first
 from quorate.tables.frames import named_matrix
 
@@ -81,6 +81,7 @@ class StudentFirstClassifier(KeepsPublished, PrivateClassifier):
     outputs = "labels"
     own_files = ("corrections.jsonl",)
 
+    saved_attributes = (*PrivateClassifier.saved_attributes, "dissent_")
     _published = "student"
     aggregator, disagreement, holdout = "quorum", None, 0.0  # what PrivateClassifier would be asked
 
@@ -156,8 +157,7 @@ class StudentFirstClassifier(KeepsPublished, PrivateClassifier):
 
     def to_state(self) -> State:
         """Return settings and mechanisms, the teachers, the estimator, and the student that answers first."""
-        documents = {"dissent": mechanism_document(self.dissent_), "quorum": mechanism_document(self.mechanism_)}
-        state = State({**self.fitted_values(), **documents})
+        state = State(self.fitted_values())
         put_teachers(state, self.session_.answerer.ensemble.electorate)
         state.put_estimator("estimator", self.estimator_)
         state.put_model("student", self.student_)
@@ -169,9 +169,7 @@ class StudentFirstClassifier(KeepsPublished, PrivateClassifier):
         assert state.home is not None
         student, estimator = state.model("student"), state.estimator("estimator")
         model = cls.from_fitted_values(state.values, student=student, estimator=estimator)
-        model.estimator_, model.student_, model.estimate_ = clone(estimator), student, None
-        model.dissent_ = mechanism_of(state.values["dissent"])
-        model.mechanism_ = mechanism_of(state.values["quorum"])
+        model.estimator_, model.student_ = clone(estimator), student
         ensemble = Ensemble(read_teachers(state))
         model.teachers_ = ensemble.teachers
         journal = Journal(state.home.path / cls.own_files[0])

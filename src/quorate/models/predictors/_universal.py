@@ -40,8 +40,8 @@ from quorate.models.concepts import Concept, Hypothesis
 from quorate.models.predictors._agnostic import RelabelledSample, RelabellingClassifier
 from quorate.models.predictors.concept_classifier import UnitRows
 from quorate.models.predictors.records import Predictions
-from quorate.models.saving.codecs import from_plain
-from quorate.models.saving.documents import document_of, hypothesis_of
+from quorate.models.saving.codecs import from_plain, to_plain
+from quorate.models.saving.documents import HYPOTHESES
 
 
 @dataclass(eq=False, repr=False)
@@ -84,7 +84,7 @@ class UniversalClassifier(RelabellingClassifier):
     kind = "universal"
     own_files = ("asked.jsonl",)
     saved_attributes = (
-        *("rows_", "epsilon_", "delta_", "sample_", "ballots_"),
+        *(*RelabellingClassifier.saved_attributes, "ballots_"),
         *("ballots_epsilon_", "hypothesis_epsilon_"),  # the parts of the claim
     )
 
@@ -255,7 +255,7 @@ class BallotsFirst(Answerer):
         """Return whether there is a hypothesis, of this process or of another one that uses the same ledger."""
         chosen = None if self._ledger is None or self.is_stale() else self._ledger.choice()
         if self.hypothesis is None and chosen is not None:
-            self.hypothesis = hypothesis_of(json.loads(chosen))
+            self.hypothesis = _from_text(chosen)
         return self.hypothesis is not None
 
     def is_stale(self) -> bool:
@@ -284,7 +284,7 @@ class BallotsFirst(Answerer):
             budget=self._budget,
         )
         if self._ledger is not None:  # what another process has chosen meanwhile stands, and this one is never seen
-            hypothesis = hypothesis_of(json.loads(self._ledger.keep_choice(_text(hypothesis))))
+            hypothesis = _from_text(self._ledger.keep_choice(_text(hypothesis)))
         self.hypothesis = hypothesis
 
     def move(self, ledger: Ledger) -> None:
@@ -300,7 +300,12 @@ class BallotsFirst(Answerer):
 
 
 def _text(hypothesis: Hypothesis) -> str:
-    return json.dumps(document_of(hypothesis))
+    return json.dumps(to_plain(hypothesis))
+
+
+def _from_text(text: str) -> Hypothesis:
+    hypothesis: Hypothesis = from_plain(json.loads(text), *HYPOTHESES)
+    return hypothesis
 
 
 def choose_from_cover(

@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from fractions import Fraction
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,7 @@ from quorate.models.predictors.base import ScoredClassifier, Scoring, TeacherSet
 from quorate.models.predictors.labels import declared_classes
 from quorate.models.predictors.records import allows_missing, check_auto_counts, check_jobs, check_records, is_auto
 from quorate.models.saving.contract import Outputs, Spending, State
-from quorate.models.saving.documents import mechanism_document, mechanism_of, put_teachers, read_teachers
+from quorate.models.saving.documents import MECHANISMS, put_teachers, read_teachers
 from quorate.planner import Plan, plan
 from quorate.planner.task import by_class, check_prior, takes_class_weight
 from quorate.planner.trial import LearnerChoice, Trial
@@ -118,8 +118,8 @@ class VotingClassifier(TeacherSettings, ScoredClassifier):
     class_weight: Any = "auto"
 
     spending = Spending(chargeable=True)
-    saved_attributes = ("epsilon_", "delta_", "estimate_", "chosen_")
-    saved_types = (Estimate, LearnerChoice, Trial)
+    saved_attributes: ClassVar[tuple[str, ...]] = ("epsilon_", "delta_", "estimate_", "chosen_", "mechanism_")
+    saved_types = (Estimate, LearnerChoice, Trial, *MECHANISMS)
 
     def check_settings(self) -> None:
         """Raise an error for invalid settings."""
@@ -200,13 +200,7 @@ class VotingClassifier(TeacherSettings, ScoredClassifier):
 
     def to_state(self) -> State:
         """Return settings, plan and mechanism, the teachers, and the estimator, unless the teachers were brought."""
-        state = State(
-            {
-                **self.fitted_values(),
-                "mechanism": mechanism_document(self.mechanism_),
-                "plan": self.plan_.as_dict(),
-            }
-        )
+        state = State({**self.fitted_values(), "plan": self.plan_.as_dict()})
         put_teachers(state, self.session_.answerer.ensemble.electorate)
         if self.estimator_ is not None:
             state.put_estimator("estimator", self.estimator_)
@@ -220,10 +214,9 @@ class VotingClassifier(TeacherSettings, ScoredClassifier):
         estimator = state.estimator("estimator") if "estimator.skops" in state else None
         model = cls.from_fitted_values(values, estimator=estimator)
         model.estimator_ = None if estimator is None else clone(estimator)  # what is set later reaches the other
-        ensemble, mechanism = Ensemble(read_teachers(state)), mechanism_of(values["mechanism"])
-        model.plan_ = Plan.from_dict(values["plan"], mechanism)
-        model.mechanism_, model.teachers_ = mechanism, ensemble.teachers
-        model.session_ = state.home.open_session(Votes(ensemble, mechanism))
+        ensemble = Ensemble(read_teachers(state))
+        model.plan_, model.teachers_ = Plan.from_dict(values["plan"], model.mechanism_), ensemble.teachers
+        model.session_ = state.home.open_session(Votes(ensemble, model.mechanism_))
         return model
 
     @classmethod

@@ -24,8 +24,9 @@ from quorate.models.concepts import Concept, Finite, Stumps
 from quorate.models.predictors.base import QuorateClassifier, SessionClassifier
 from quorate.models.predictors.labels import two_classes
 from quorate.models.predictors.records import check_matrix, fill_missing
+from quorate.models.saving.codecs import from_plain, to_plain
 from quorate.models.saving.contract import State
-from quorate.models.saving.documents import concept_of, document_of, hypothesis_of, mechanism_document, mechanism_of
+from quorate.models.saving.documents import CONCEPTS, HYPOTHESES
 from quorate.tables.persons import unit_numbers
 
 NO_LABEL = -1  # of a place without a row
@@ -130,7 +131,7 @@ def write_concept_teachers(ensemble: Ensemble) -> list[dict[str, Any]]:
     assert isinstance(ensemble.electorate, EstimatorTeachers)
     documents = []
     for teacher, majority in ensemble.electorate.fitted:
-        hypothesis = None if teacher is None else document_of(teacher.hypothesis_)
+        hypothesis = None if teacher is None else to_plain(teacher.hypothesis_)
         documents.append({"majority": majority, "hypothesis": hypothesis})
     return documents
 
@@ -142,7 +143,7 @@ def read_concept_teachers(concept: Concept, documents: Sequence[Mapping[str, Any
         teacher = None
         if document["hypothesis"] is not None:
             teacher = ErmClassifier(concept)
-            teacher.classes_, teacher.hypothesis_ = np.array([0, 1]), hypothesis_of(document["hypothesis"])
+            teacher.classes_, teacher.hypothesis_ = np.array([0, 1]), from_plain(document["hypothesis"], *HYPOTHESES)
         teachers.append((teacher, int(document["majority"])))
     return Ensemble(EstimatorTeachers(teachers, classes=2))
 
@@ -167,6 +168,9 @@ class ConceptModel(QuorateClassifier):
     classes: Any = None
     records_per_person: int = 1
 
+    saved_attributes: ClassVar[tuple[str, ...]] = ("concept_",)
+    saved_types: ClassVar[tuple[type, ...]] = (*CONCEPTS, *HYPOTHESES)
+
     def _begin_fit(self, X: Any, y: Any, groups: Any, *, instead: str, declared: bool = False) -> tuple[Points, Labels]:
         """Check rows and learn their columns, the classes and the unit. Errors are for the owner: they repeat no value.
 
@@ -180,15 +184,14 @@ class ConceptModel(QuorateClassifier):
         return points, codes
 
     def to_state(self) -> State:
-        """Return settings, fitted values and the class of hypotheses."""
-        return State(self.fitted_values() | {"concept": document_of(self.concept_)})
+        """Return settings and fitted values, among them the class of hypotheses."""
+        return State(self.fitted_values())
 
     @classmethod
     def from_state(cls, state: State) -> Self:
         """Return the classifier of a state."""
-        concept = concept_of(state.values["concept"])
-        model = cls.from_fitted_values(state.values, concept=concept)
-        model.concept_ = concept
+        model = cls.from_fitted_values(state.values)
+        model.concept = model.concept_
         return model
 
     def check_queries(self, X: Any) -> Any:
@@ -210,6 +213,7 @@ class ConceptClassifier(ConceptModel, SessionClassifier):
     """
 
     charged: ClassVar[bool] = True  # False where answers have no budget
+    saved_attributes = (*ConceptModel.saved_attributes, "rows_")
 
     @abstractmethod
     def answerer(self, records: UnitRows, ensemble: Ensemble, folder: Path | None = None) -> Answerer:
@@ -228,8 +232,6 @@ class ConceptClassifier(ConceptModel, SessionClassifier):
     def to_state(self) -> State:
         """Return what was calibrated, and the records or the hypotheses of the teachers, as answers need them."""
         state, answerer = super().to_state(), self.session_.answerer
-        if hasattr(self, "mechanism_"):
-            state.values = {**state.values, "mechanism": mechanism_document(self.mechanism_)}
         if hasattr(answerer, "ensemble"):
             state.put_document("teachers", write_concept_teachers(answerer.ensemble))
         if hasattr(answerer, "records"):
@@ -241,8 +243,6 @@ class ConceptClassifier(ConceptModel, SessionClassifier):
         """Return the classifier of a state; it spends from the ledger of its folder."""
         assert state.home is not None
         model: Any = super().from_state(state)
-        if "mechanism" in state.values:
-            model.mechanism_ = mechanism_of(state.values["mechanism"])
         records = UnitRows.from_arrays(state.arrays("records")) if "records.npz" in state else None
         document = state.document("teachers") if "teachers.json" in state else None
         ensemble = None if document is None else read_concept_teachers(model.concept_, document)

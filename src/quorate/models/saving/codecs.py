@@ -98,11 +98,6 @@ def arrays_from(content: bytes, *, limited: bool = False) -> dict[str, NDArray[A
         return dict(arrays)
 
 
-def array_from(described: dict[str, Any]) -> NDArray[Any]:
-    """Return an array that a manifest describes."""
-    return np.array(described["values"], dtype=np.dtype(described["type"]))
-
-
 def to_skops(value: Any) -> bytes:
     """Return estimators as bytes without pickle, or refuse what cannot be written so."""
     from skops.io import dumps  # noqa: PLC0415  takes a second to load
@@ -228,21 +223,26 @@ def skops_types(content: bytes) -> list[str]:
 def to_plain(value: Any) -> Any:
     """Return a value as JSON can hold it; dataclasses and named tuples by the parameters that they are made of.
 
+    A value that no file keeps, such as a function of the user, is refused.
+
     >>> to_plain((Fraction(1, 2), math.inf))
     [{'kind': 'Fraction', 'numerator': 1, 'denominator': 2}, {'kind': 'float', 'text': 'inf'}]
     """
-    if isinstance(value, Fraction):
-        return {"kind": "Fraction", "numerator": value.numerator, "denominator": value.denominator}
     if isinstance(value, float) and not math.isfinite(value):
         return {"kind": "float", "text": str(value)}
-    if is_dataclass(value) or hasattr(value, "_fields"):
-        parameters = signature(type(value)).parameters
+    if is_dataclass(value) or hasattr(value, "_fields") or isinstance(value, Fraction):
+        parameters = ("numerator", "denominator") if isinstance(value, Fraction) else signature(type(value)).parameters
         return {"kind": type(value).__name__} | {name: to_plain(getattr(value, name)) for name in parameters}
     if isinstance(value, tuple | list):
         return [to_plain(part) for part in value]
     if isinstance(value, Mapping):
         return {name: to_plain(part) for name, part in value.items()}
-    return value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, np.ndarray):
+        return {"kind": "array", "values": value.tolist(), "type": value.dtype.str}
+    plain = value.item() if isinstance(value, np.generic) else value
+    if isinstance(plain, str | int | float | None):
+        return plain
+    raise InvalidInput(f"a model that holds a {type(value).__name__} cannot be written to a file")
 
 
 def from_plain(plain: Any, *classes: type) -> Any:
@@ -261,6 +261,8 @@ def from_plain(plain: Any, *classes: type) -> Any:
         return {key: from_plain(part, *classes) for key, part in values.items()}
     if name == "float":
         return float(values["text"])
+    if name == "array":
+        return np.array(values["values"], dtype=np.dtype(values["type"]))
     kind: Any = {kind.__name__: kind for kind in (Fraction, *classes)}.get(str(name))
     if kind is None:
         raise InvalidInput(f"the model holds a {name!r}, which this version does not know here")

@@ -28,7 +28,7 @@ from sklearn.utils.validation import check_is_fitted
 from quorate.core.checks import check_process
 from quorate.core.errors import InvalidInput
 from quorate.core.privacy.claims import Node, Total, unverified_node
-from quorate.models.saving.codecs import array_from, arrays_from, arrays_of, from_plain, from_skops, to_plain, to_skops
+from quorate.models.saving.codecs import arrays_from, arrays_of, from_plain, from_skops, to_plain, to_skops
 from quorate.tables.frames import FrameFormat
 
 if TYPE_CHECKING:
@@ -326,7 +326,7 @@ class SavedModel:
         return {
             **{name.rstrip("_"): to_plain(getattr(model, name)) for name in self.saved_attributes},
             "settings": self.saved_settings(),
-            "classes": None if classes is None else {"values": classes.tolist(), "type": classes.dtype.str},
+            "classes": to_plain(classes),
             "classes_public": not declared,
             "unit": model.unit_,
             "total": to_plain(getattr(model, "total_", None)),
@@ -344,7 +344,7 @@ class SavedModel:
         for name in cls.saved_attributes:
             setattr(model, name, from_plain(values[name.rstrip("_")], *cls.saved_types))
         if values["classes"] is not None:
-            model.classes_, model.declared_ = array_from(values["classes"]), not values["classes_public"]
+            model.classes_, model.declared_ = from_plain(values["classes"]), not values["classes_public"]
             if hasattr(model, "classes"):
                 model.classes = model.classes_ if model.declared_ else None
         model.unit_, model.n_features_in_ = values["unit"], int(values["features"])

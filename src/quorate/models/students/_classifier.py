@@ -36,8 +36,9 @@ from quorate.models.predictors import PrivateClassifier
 from quorate.models.predictors.base import QuorateClassifier, TeacherSettings
 from quorate.models.predictors.labels import class_codes, declared_classes
 from quorate.models.predictors.records import allows_missing, check_records, fill_missing, is_auto
+from quorate.models.saving.codecs import from_plain, to_plain
 from quorate.models.saving.contract import Outputs, Spending, State
-from quorate.models.saving.documents import mechanism_document, mechanism_of
+from quorate.models.saving.documents import MECHANISMS
 from quorate.models.students.points import Labelled, k_centre_points, labels_of, margins, random_points, split_units
 from quorate.planner import Plan
 from quorate.tables.containers import Role
@@ -225,7 +226,7 @@ class StudentClassifier(TeacherSettings, QuorateClassifier):
     def to_state(self) -> State:
         """Return settings, plan, the fitted student, and the points that were asked; the teachers are gone."""
         check_is_fitted(self, "student_")
-        mechanism, plan = mechanism_document(self.plan_.mechanism), self.plan_.as_dict()
+        mechanism, plan = to_plain(self.plan_.mechanism), self.plan_.as_dict()
         state = State({**self.fitted_values(), "mechanism": mechanism, "plan": plan})
         labelled = self.labelled_
         state.put_estimator("student", {"student": clone(self.unfitted_student()), "fitted": self.student_})
@@ -240,7 +241,7 @@ class StudentClassifier(TeacherSettings, QuorateClassifier):
         model = cls.from_fitted_values(state.values, student=student["student"])
         labels = model.classes_[arrays["codes"].astype(np.int64)]
         model.labelled_ = Labelled(arrays["rows"], arrays["answered"], labels)
-        model.plan_ = Plan.from_dict(state.values["plan"], mechanism_of(state.values["mechanism"]))
+        model.plan_ = Plan.from_dict(state.values["plan"], from_plain(state.values["mechanism"], *MECHANISMS))
         model.student_ = student["fitted"]
         return model
 

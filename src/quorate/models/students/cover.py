@@ -4,7 +4,7 @@ import math
 import warnings
 from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,6 @@ from quorate.models.concepts.stumps import named_condition, rule_text
 from quorate.models.predictors.concept_classifier import ConceptModel, UnitRows, fill_unit_rows
 from quorate.models.predictors.records import check_matrix
 from quorate.models.saving.contract import Spending, State
-from quorate.models.saving.documents import document_of, hypothesis_of
 from quorate.models.students.points import random_points
 from quorate.tables.containers import is_frame
 
@@ -41,7 +40,7 @@ class CoverClassifier(ConceptModel):
 
     spending = Spending(published=True, searchable=True)
     summary = "A hypothesis that was chosen privately."
-    saved_attributes = ("claim_", "candidates_", "spent_epsilon_")
+    saved_attributes = (*ConceptModel.saved_attributes, "claim_", "candidates_", "spent_epsilon_", "hypothesis_")
 
     _: KW_ONLY
     epsilon: float = 1.0
@@ -72,16 +71,7 @@ class CoverClassifier(ConceptModel):
     def to_state(self) -> State:
         """Return the class of hypotheses and the hypothesis, all of it plain values."""
         check_is_fitted(self)
-        state = super().to_state()
-        state.values = {**state.values, "hypothesis": document_of(self.hypothesis_)}
-        return state
-
-    @classmethod
-    def from_state(cls, state: State) -> Self:
-        """Return the classifier of a state, as it was after `fit`."""
-        model = super().from_state(state)
-        model.hypothesis_ = hypothesis_of(state.values["hypothesis"])
-        return model
+        return super().to_state()
 
     def page_facts(self, schema: Any = None) -> list[str]:
         """Return the rule in words, by the columns of the schema if there is one."""
@@ -216,19 +206,7 @@ class QueryReleaseClassifier(CoverClassifier):
     """
 
     kind = "published hypothesis"
-
-    def to_state(self) -> State:
-        """Return the state of the hypothesis, and the released mistakes."""
-        state = super().to_state()
-        state.values = {**state.values, "mistakes": self.mistakes_.tolist()}
-        return state
-
-    @classmethod
-    def from_state(cls, state: State) -> Self:
-        """Return the classifier of a state, as it was after `fit`."""
-        model = super().from_state(state)
-        model.mistakes_ = np.array(state.values["mistakes"], dtype=np.int64)
-        return model
+    saved_attributes = (*CoverClassifier.saved_attributes, "mistakes_")
 
     def claim_part(self) -> Node:
         """Return the noisy numbers of mistakes, one for each candidate."""

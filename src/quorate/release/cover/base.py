@@ -23,7 +23,7 @@ from quorate.models.concepts import (
     Stumps,
     Thresholds,
 )
-from quorate.models.saving.documents import document_of
+from quorate.models.saving.codecs import to_plain
 from quorate.release.domain import Domain, as_list, check_listable
 from quorate.release.queries import Queries, Rows, Whole
 from quorate.release.queries.base import check_whole
@@ -121,7 +121,7 @@ class Cover(Domain):
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return the class and the public points."""
-        return {"concept": document_of(self.concept)}, {"public": self.public_points}
+        return {"concept": to_plain(self.concept)}, {"public": self.public_points}
 
     def public(self) -> Floats | Rows:
         """Return the number of public points in each cell."""

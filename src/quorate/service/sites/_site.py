@@ -24,7 +24,8 @@ from quorate.core.privacy import Cost
 from quorate.core.privacy.budget import charged_together
 from quorate.core.requests import Admitted, Asked
 from quorate.models.predictors import PrivateClassifier
-from quorate.models.saving.documents import mechanism_of
+from quorate.models.saving.codecs import from_plain
+from quorate.models.saving.documents import MECHANISMS
 from quorate.service.sites._masks import Masks
 from quorate.service.sites._messages import MODES, About, Batch, Counted, Declaration, Mode
 
@@ -187,7 +188,7 @@ class Site:
         if self._masks is not None and declaration.roster != self._masks.roster:
             raise InvalidInput(f"this site adds up with {', '.join(self._masks.roster)} alone")
         try:
-            mechanism = mechanism_of(declaration.mechanism)
+            mechanism = from_plain(declaration.mechanism, *MECHANISMS)
         except (KeyError, TypeError, ValueError) as error:
             text = str(error) if isinstance(error, InvalidInput) else "it is none that this version knows"
             raise InvalidInput(f"the declared mechanism is refused: {text}") from None

@@ -24,7 +24,8 @@ from quorate.core.mechanisms.base import QueryMechanism
 from quorate.core.mechanisms.distributed_max import NoisyTotals
 from quorate.core.privacy import best_order
 from quorate.models.predictors import PrivateClassifier
-from quorate.models.saving.documents import mechanism_document, mechanism_of
+from quorate.models.saving.codecs import from_plain, to_plain
+from quorate.models.saving.documents import MECHANISMS
 from quorate.planner import Plan
 from quorate.service.sites._keys import Card, Keys
 from quorate.service.sites._masks import unmasked
@@ -172,7 +173,7 @@ class Sites:
     def from_document(cls, document: Mapping[str, Any]) -> "DeclaredSites":
         """Return the sites that `DeclaredSites.document` described, after asking again what they can pay for."""
         addresses = {url: Card(**card) for url, card in document["addresses"].items()}
-        keys, mechanism = Keys.from_document(document["keys"]), mechanism_of(document["mechanism"])
+        keys, mechanism = Keys.from_document(document["keys"]), from_plain(document["mechanism"], *MECHANISMS)
         sites = cls(addresses, keys, **{name: document[name] for name in ("mode", "corrupt", "seconds")})
         try:
             return DeclaredSites(sites, mechanism, owns=True)
@@ -204,7 +205,7 @@ class DeclaredSites:
     def __init__(self, sites: Sites, mechanism: QueryMechanism, *, owns: bool = False) -> None:
         self._sites, self._mechanism, self._owns = sites, mechanism, owns
         self._agreed = sites.check_agreement()
-        self._declaration = Declaration(mechanism_document(mechanism), sites.names, sites.mode)
+        self._declaration = Declaration(to_plain(mechanism), sites.names, sites.mode)
         self._payable: dict[str, int] = {}
         self._enrol()
 
