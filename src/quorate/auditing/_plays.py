@@ -21,7 +21,7 @@ from quorate.auditing._enumeration import Query
 from quorate.core.arrays import Integers
 from quorate.core.errors import InvalidInput
 from quorate.core.mechanisms import NO_QUORUM
-from quorate.core.mechanisms.base import Answers, QueryMechanism, Run, ThresholdMechanism, check_votes_batch
+from quorate.core.mechanisms.base import Answers, QueryMechanism, Run, ThresholdMechanism
 
 _WIDEST_TABLE = 1e5  # the scale up to which a law is tabulated, at 20 megabytes
 
@@ -70,7 +70,7 @@ def simulate(mechanism: QueryMechanism | ThresholdMechanism, votes: Any, *, seed
     noise = SeededNoise(seed)
     if isinstance(mechanism, ThresholdMechanism):
         return Run(mechanism, budget=None, noise=noise).answers(votes)
-    counts = check_votes_batch(votes, teachers=mechanism.teachers, classes=mechanism.vote_columns())
+    counts = mechanism.check_votes(votes)
     return mechanism.draw_answers(counts, None, noise)
 
 

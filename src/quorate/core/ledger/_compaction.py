@@ -8,17 +8,14 @@ forgotten, removed bit by bit: nobody reads them any more, so that it does not m
 import itertools
 import math
 import time
-from abc import ABC, abstractmethod
-from contextlib import AbstractContextManager
 from typing import Any
 
 from quorate.core.errors import InvalidInput, LedgerRefused
 from quorate.core.ledger._parts import MAC_BYTES, Part, add_parts, check_parts, part_macs
 from quorate.core.ledger._requests import FORGET
 from quorate.core.ledger._rules import Compaction, to_json
-from quorate.core.ledger._store import Store
 from quorate.core.ledger._verify import Given, Replay, check_end
-from quorate.core.ledger.chain import Change, Entry
+from quorate.core.ledger.chain import Change, Entry, LedgerPart
 from quorate.core.requests import OWN_CALLER
 
 _ENTRIES = 10_000  # of a part, at most
@@ -61,19 +58,8 @@ class _Gathered:
             self._macs, self._answers, self._rows = bytearray(), 0, []
 
 
-class Compacting(ABC):
+class Compacting(LedgerPart):
     """The part of a `Ledger` that compacts."""
-
-    _store: Store
-    _id: str
-    _key: bytes
-
-    @abstractmethod
-    def change(self) -> AbstractContextManager[Change]:
-        """Open one transaction on the ledger."""
-
-    @abstractmethod
-    def _run_mac(self, *noises: int) -> str: ...
 
     def compact(self, *, answers_days: float | None = None) -> Compaction:
         """Let entries go, so that the next start need not read them; what they add up to stays.

@@ -11,9 +11,7 @@ import secrets
 import threading
 import time
 import unicodedata
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import asdict
 from fractions import Fraction
 from functools import cached_property
@@ -23,7 +21,7 @@ from quorate.core.checks import check_count
 from quorate.core.errors import InvalidInput, LedgerRefused
 from quorate.core.ledger._rules import State
 from quorate.core.ledger._shares import LIMITS, Key, Share
-from quorate.core.ledger.chain import Change
+from quorate.core.ledger.chain import LedgerPart
 
 _FRESH = 1.0  # seconds for which keys are not read again: a key that is revoked may work so long
 _STALE = 600.0  # seconds for which they are known while the ledger cannot be read: metrics can be
@@ -122,7 +120,7 @@ class _Known:
             self._state = None
 
 
-class KeyRing(ABC):
+class KeyRing(LedgerPart):
     """The part of a `Ledger` that keeps keys and projects.
 
     Limits are `quota`, `per_minute` and `per_phase` (rows), `no_quorums`, and `budget`, a part of the whole budget from
@@ -132,14 +130,6 @@ class KeyRing(ABC):
     @cached_property
     def _key_cache(self) -> _Known:
         return _Known()
-
-    @abstractmethod
-    def change(self) -> AbstractContextManager[Change]:
-        """Open one transaction on the ledger."""
-
-    @abstractmethod
-    def state(self) -> State:
-        """Return what the ledger holds now."""
 
     def add_key(
         self,

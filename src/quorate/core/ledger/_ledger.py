@@ -22,17 +22,14 @@ from quorate.core.ledger._store import SQLiteStore, Store, folder_of, is_url, lo
 from quorate.core.ledger._verify import RUNS, Verification, check_chain, check_marks, read_entries, run_noises
 from quorate.core.ledger._views import Activity, LedgerView, Refusal, view_of
 from quorate.core.ledger.budget import LeasedBudget, owner_name
-from quorate.core.ledger.chain import Change, Entry, Head, Witness, keyed_hash
+from quorate.core.ledger.chain import Change, Entry, Head, LedgerPart, Witness, keyed_hash
 from quorate.core.privacy import Budget
 
 _KEPT_REFUSALS = 1000
 
 
-class Notes:
+class Notes(LedgerPart):
     """The part of a `Ledger` that records its activity."""
-
-    _store: Store
-    _id: str
 
     def activity(self, since: float = 0.0) -> list[Activity]:
         """Return the activity of each minute since a time, oldest first."""

@@ -7,17 +7,15 @@ the answers leave. When a phase opens, what was asked and answered before it is 
 
 import hashlib
 import hmac
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
 
 from quorate.core.errors import LedgerRefused
 from quorate.core.ledger._requests import forget_requests, note_activity, pack, request_row
 from quorate.core.ledger._rules import Phase
 from quorate.core.ledger._verify import NOISES, Noises, noises_of, phase_mac
-from quorate.core.ledger.chain import Change, digest_rows
+from quorate.core.ledger.chain import Change, LedgerPart, digest_rows
 from quorate.core.requests import REFUSED, Asked, Outcome
 
 
@@ -49,18 +47,8 @@ def _arrive(change: Change, phase: Phase, digest: str) -> int:
     return change.append("arrived", body | {"points": phase.points, "digest": digest})
 
 
-class Phases(ABC):
+class Phases(LedgerPart):
     """The part of a `Ledger` that keeps phases."""
-
-    _id: str
-    _key: bytes
-
-    @abstractmethod
-    def change(self) -> AbstractContextManager[Change]:
-        """Open one transaction on the ledger."""
-
-    @abstractmethod
-    def _owner(self) -> str: ...
 
     def phase(self) -> tuple[Phase, Noises] | None:
         """Return the phase that is open and its secret noises, or None where there is none."""

@@ -1,17 +1,15 @@
 """Requests and answers in a ledger: each answer is kept before it is released, and an id is answered once."""
 
-from abc import ABC, abstractmethod
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
 from quorate.core.errors import IdReused, InProgress, KeyClosed, LedgerRefused, QuorateError
 from quorate.core.ledger._shares import allow, hold_for, is_limited
 from quorate.core.ledger.budget import is_gone
-from quorate.core.ledger.chain import Change, digest_rows
+from quorate.core.ledger.chain import Change, LedgerPart, digest_rows
 from quorate.core.requests import (
     NO_QUORUM,
     OWN_CALLER,
@@ -61,18 +59,11 @@ def _recall(change: Change, wanted: Mapping[str, Iterable[bytes]]) -> dict[Query
     return labels
 
 
-class Requests(ABC):
+class Requests(LedgerPart):
     """The part of a `Ledger` that keeps requests and answers."""
 
     lease_name: str
     _admitted: float
-
-    @abstractmethod
-    def change(self) -> AbstractContextManager[Change]:
-        """Open one transaction on the ledger."""
-
-    @abstractmethod
-    def _owner(self) -> str: ...
 
     def recall(self, caller: str, queries: Iterable[bytes]) -> dict[Query, int]:
         """Return the answers that this caller received to these queries, without counting them as requests."""

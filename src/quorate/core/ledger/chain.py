@@ -15,8 +15,9 @@ import hmac
 import json
 import os
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from quorate.core.disk import write_whole
 from quorate.core.errors import InvalidInput, LedgerRefused
 from quorate.core.ledger._parts import fits_part
 from quorate.core.ledger._rules import Event, State, apply, from_json, to_json
-from quorate.core.ledger._store import Statements
+from quorate.core.ledger._store import Statements, Store
 
 MARK_FILE = "ledger.mark"
 _LENGTH = 480  # bytes of a mark, in the one sector that every disk writes whole
@@ -353,6 +354,28 @@ class Change:
     def mark(self) -> Mark:
         """Return how far the ledger has come, for a witness."""
         return Mark(seq=self.seq, head=self._mac, spent=self.state.spent)
+
+
+class LedgerPart(ABC):
+    """What every part of a `Ledger` uses of the whole."""
+
+    _store: Store
+    _id: str
+    _key: bytes
+
+    @abstractmethod
+    def change(self) -> AbstractContextManager[Change]:
+        """Open one transaction on the ledger."""
+
+    @abstractmethod
+    def state(self) -> State:
+        """Return what the ledger holds now."""
+
+    @abstractmethod
+    def _owner(self) -> str: ...
+
+    @abstractmethod
+    def _run_mac(self, *noises: int) -> str: ...
 
 
 def _now(last: float) -> float:

@@ -48,14 +48,6 @@ class Answers:
 Counts = NDArray[np.int64]
 
 
-def check_votes(votes: Any, *, teachers: int, classes: int | None = None) -> Counts:
-    """Return one query's counts as a batch of one row."""
-    counts = np.asarray(votes)
-    if counts.ndim != 1:
-        raise InvalidInput(f"votes of one query must be a vector of counts, one per class, got shape {counts.shape}")
-    return check_votes_batch(counts[np.newaxis, :], teachers=teachers, classes=classes)
-
-
 def check_votes_batch(votes: Any, *, teachers: int, classes: int | None = None) -> Counts:
     """Return a batch of counts, one row per query and one column per class, as 64-bit integers.
 
@@ -102,14 +94,30 @@ def distances(counts: Counts) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return labels, np.maximum(gaps, 0, out=gaps)
 
 
-class QueryMechanism(ABC):
-    """Base of mechanisms that pay for each query: charge, draw, answer."""
+class VoteMechanism(ABC):
+    """Base of mechanisms that release labels from votes."""
 
     teachers: int
 
     def vote_columns(self) -> int | None:
         """Return how many classes the votes must have, or None where any number will do."""
-        return None
+        classes: int | None = getattr(self, "classes", None)
+        return classes
+
+    def check_vote(self, votes: Any) -> Counts:
+        """Return one query's counts as a batch of one row."""
+        counts = np.asarray(votes)
+        if counts.ndim != 1:
+            raise InvalidInput(f"votes of one query must be a vector of counts, one per class, got {counts.shape}")
+        return self.check_votes(counts[np.newaxis, :])
+
+    def check_votes(self, votes: Any) -> Counts:
+        """Return a batch of counts, one row per query, as 64-bit integers."""
+        return check_votes_batch(votes, teachers=self.teachers, classes=self.vote_columns())
+
+
+class QueryMechanism(VoteMechanism):
+    """Base of mechanisms that pay for each query: charge, draw, answer."""
 
     @abstractmethod
     def query_cost(self, order: float) -> Cost:
@@ -129,8 +137,7 @@ class QueryMechanism(ABC):
 
     def answer(self, votes: Any, *, budget: Budget | None = None) -> int | None:
         """Answer one query: a class index, or None for no quorum."""
-        counts = check_votes(votes, teachers=self.teachers, classes=self.vote_columns())
-        label = int(self.draw_answers(counts, budget, system_noise).labels[0])
+        label = int(self.draw_answers(self.check_vote(votes), budget, system_noise).labels[0])
         return None if label == NO_QUORUM else label
 
     def answers(self, votes: Any, *, budget: Budget | None = None) -> Answers:
@@ -138,8 +145,7 @@ class QueryMechanism(ABC):
 
         Queries at the end of the batch that the budget cannot pay for are refused.
         """
-        counts = check_votes_batch(votes, teachers=self.teachers, classes=self.vote_columns())
-        return self.draw_answers(counts, budget, system_noise)
+        return self.draw_answers(self.check_votes(votes), budget, system_noise)
 
     def draw_answers(self, counts: Counts, budget: Budget | None, noise: NoiseSource) -> Answers:
         """Charge for these queries, draw their answers with this noise, and return them."""
@@ -161,20 +167,15 @@ _FARTHEST = 2**62  # of any threshold noise
 _EPOCH = 4096  # queries looked at together while a redrawn threshold may still change
 
 
-class ThresholdMechanism(ABC):
+class ThresholdMechanism(VoteMechanism):
     """Base of mechanisms that pay for opening a run and for each no-quorum; answers are free.
 
     `open` starts a run; `answer` and `answers` use the first run of this object, which their first call opens.
     """
 
-    teachers: int
     no_quorums: int
     order: float  # the order the mechanism was calibrated for
     redraws: bool = False  # whether the threshold noise is redrawn after each no-quorum
-
-    def vote_columns(self) -> int | None:
-        """Return how many classes the votes must have, or None where any number will do."""
-        return None
 
     @abstractmethod
     def opening_cost(self, order: float) -> Cost:
@@ -345,8 +346,7 @@ class Run:
 
     def answer(self, votes: Any) -> int | None:
         """Answer one query: a class index, or None for no quorum."""
-        counts = check_votes(votes, teachers=self._mechanism.teachers, classes=self._mechanism.vote_columns())
-        label = int(self._answers(counts).labels[0])
+        label = int(self._answers(self._mechanism.check_vote(votes)).labels[0])
         return None if label == NO_QUORUM else label
 
     def answers(self, votes: Any) -> Answers:
@@ -354,9 +354,7 @@ class Run:
 
         Queries after the last no-quorum the run or its budget allows are refused, not answered.
         """
-        return self._answers(
-            check_votes_batch(votes, teachers=self._mechanism.teachers, classes=self._mechanism.vote_columns())
-        )
+        return self._answers(self._mechanism.check_votes(votes))
 
     def _answers(self, counts: Counts) -> Answers:
         check_process("this run", self._process)

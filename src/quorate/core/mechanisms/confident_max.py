@@ -130,10 +130,6 @@ class ConfidentMax(QueryMechanism):
         per_query, per_answer = _costs(self, order, winner)
         return per_query * queries + per_answer * answered
 
-    def vote_columns(self) -> int:
-        """Return how many classes the votes must have."""
-        return self.classes
-
     def draw_labels(self, counts: Counts, noise: NoiseSource) -> NDArray[np.int64]:
         """Draw an answer to each query."""
         passed = counts.max(axis=1) + noise.gaussian(self.test_scale, len(counts)) > self.threshold

@@ -40,10 +40,6 @@ class NoisyCounts(QueryMechanism):
     def __post_init__(self) -> None:
         validate_fields(self)
 
-    def vote_columns(self) -> int:
-        """Return how many classes the votes must have."""
-        return self.classes
-
 
 def one_winner_renyi(*, classes: int, scale: float, order: float) -> float:
     """Return the divergence of one winner's name."""
