@@ -149,13 +149,13 @@ SHARES = DistributedMax(teachers=TOTAL, classes=2, scale=5.0, sites=3, corrupt=1
     ("wrong", "said"),
     [
         (replace(declared(), mode="sums"), "in the mode 'counts' alone"),
-        (replace(declared(), mechanism={"name": "Nothing"}), "which this version does not know"),
+        (replace(declared(), mechanism={"kind": "Nothing"}), "which this version does not know"),
         (
-            replace(declared(), mechanism={"name": "NoisyMax", "scale": -1.0, "teachers": 120, "classes": 2}),
+            replace(declared(), mechanism={"kind": "NoisyMax", "scale": -1.0, "teachers": 120, "classes": 2}),
             "scale must",
         ),
-        (replace(declared(), mechanism={"name": "NoisyMax"}), "none that this version knows"),
-        (replace(declared(), mechanism={}), "none that this version knows"),
+        (replace(declared(), mechanism={"kind": "NoisyMax"}), "damaged or was changed"),
+        (replace(declared(), mechanism={}), "mechanisms that pay for each query"),
         (replace(declared(), mechanism=to_plain(QUORUM)), "mechanisms that pay for each query"),
         (declared(classes=3), "must count 2 classes"),
         (declared(teachers=39), "no fewer teachers than are here"),
