@@ -220,10 +220,10 @@ def skops_types(content: bytes) -> list[str]:
     return list(get_untrusted_types(data=content))
 
 
-def to_plain(value: Any) -> Any:
+def to_plain(value: Any, owner: str = "") -> Any:
     """Return a value as JSON can hold it; dataclasses and named tuples by the parameters that they are made of.
 
-    A value that no file keeps, such as a function of the user, is refused.
+    A value that no file keeps, such as a function of the user, is refused; `owner` names the class that holds it.
 
     >>> to_plain((Fraction(1, 2), math.inf))
     [{'kind': 'Fraction', 'numerator': 1, 'denominator': 2}, {'kind': 'float', 'text': 'inf'}]
@@ -231,18 +231,20 @@ def to_plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return {"kind": "float", "text": str(value)}
     if is_dataclass(value) or hasattr(value, "_fields") or isinstance(value, Fraction):
+        kind = type(value).__name__
         parameters = ("numerator", "denominator") if isinstance(value, Fraction) else signature(type(value)).parameters
-        return {"kind": type(value).__name__} | {name: to_plain(getattr(value, name)) for name in parameters}
+        return {"kind": kind} | {name: to_plain(getattr(value, name), kind) for name in parameters}
     if isinstance(value, tuple | list):
-        return [to_plain(part) for part in value]
+        return [to_plain(part, owner) for part in value]
     if isinstance(value, Mapping):
-        return {name: to_plain(part) for name, part in value.items()}
+        return {name: to_plain(part, owner) for name, part in value.items()}
     if isinstance(value, np.ndarray):
         return {"kind": "array", "values": value.tolist(), "type": value.dtype.str}
     plain = value.item() if isinstance(value, np.generic) else value
     if isinstance(plain, str | int | float | None):
         return plain
-    raise InvalidInput(f"a model that holds a {type(value).__name__} cannot be written to a file")
+    held = type(value).__name__
+    raise InvalidInput(f"a model of {owner or held} cannot be written to a file: it holds a {held}, which is code")
 
 
 def from_plain(plain: Any, *classes: type) -> Any:
