@@ -156,7 +156,7 @@ def _arrow_table(block: pa.Buffer, header: CsvHeader, kind: pa.DataType, *, at_o
         "read_options": pyarrow.csv.ReadOptions(column_names=header.names, block_size=at_once),
         "parse_options": pyarrow.csv.ParseOptions(
             delimiter=header.separator,
-            newlines_in_values=_has_quotes(block),
+            newlines_in_values=bool((np.frombuffer(block, dtype=np.uint8) == ord('"')).any()),
             # No handler of irregular rows: Arrow decodes them for it, and shows one that it cannot decode on stderr.
             ignore_empty_lines=len(header.fields) > 1,  # in a single column an empty line is a missing value
         ),
@@ -179,10 +179,6 @@ def _is_utf8(value: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-def _has_quotes(block: pa.Buffer) -> bool:
-    return bool((np.frombuffer(block, dtype=np.uint8) == ord('"')).any())
 
 
 def _without_headers(table: pa.Table, header: CsvHeader, irregularities: Irregularities) -> pa.Table:

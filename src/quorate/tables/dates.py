@@ -78,7 +78,9 @@ def check_unit(unit: object) -> DateUnit:
 def read_moment(text: str, unit: DateUnit, reading: Reading = DEFAULT_READING) -> float:
     """Return how many units after the beginning of 1970 a text names, or NaN where it is no date."""
     moment = _iso_moment(text) or _other_moment(text, reading)
-    return math.nan if moment is None else float(_in_units(np.array([_microseconds(moment)]), unit)[0])
+    if moment is None:
+        return math.nan
+    return float(_in_units(np.array([(moment - _BEGINNING) // timedelta(microseconds=1)]), unit)[0])
 
 
 def read_moments(column: pa.Array, unit: DateUnit, rules: Rules = MISSING_TEXTS) -> Floats:
@@ -107,10 +109,6 @@ def _with_gaps(moments: pa.Array, unit: DateUnit) -> Floats:
 
 def _in_units(microseconds: Integers, unit: DateUnit) -> Floats:
     return np.asarray(microseconds.astype(np.float64) / (1e6 * _SECONDS[unit]))
-
-
-def _microseconds(moment: datetime) -> int:
-    return (moment - _BEGINNING) // timedelta(microseconds=1)
 
 
 def _iso_moment(text: str) -> datetime | None:

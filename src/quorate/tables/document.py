@@ -103,14 +103,10 @@ def kind_to_document(kind: Kind) -> dict[str, Any]:
     for key in _KEYS[name]:
         value = getattr(kind, key)
         if value is not None and (key, value) not in _DEFAULTS:
-            document[key] = _plain_list(value) if isinstance(value, tuple) else value
+            document[key] = json.loads(json.dumps(value)) if isinstance(value, tuple) else value
     if isinstance(kind, Date):
         _write_dates(document, kind)
     return document
-
-
-def _plain_list(values: tuple[Any, ...]) -> list[Any]:
-    return [list(value) if isinstance(value, tuple) else value for value in values]
 
 
 def cells_to_document(kind: Kind) -> dict[str, Any]:

@@ -97,13 +97,8 @@ def _raw_numbers(column: pa.Array) -> pa.Array:
     if _IS.is_integer(column.type):
         return column.cast(pa.int64())
     if _IS.is_floating(column.type):
-        return _raw_floats(column)
+        return pa.array(_floats(column))  # one NaN for what is missing, and one zero
     return _decimal_texts(column) if _IS.is_decimal(column.type) else _raw_seconds(column)
-
-
-def _raw_floats(column: pa.Array) -> pa.Array:
-    """Return floats of 64 bits, with one NaN for what is missing and one zero."""
-    return pa.array(_floats(column))
 
 
 def _decimal_texts(column: pa.Array) -> pa.Array:

@@ -46,18 +46,21 @@ def secret_subset(count: int, size: int) -> Integers:
     return np.sort(_secret_permutation(count)[:size])
 
 
+def _check_units(count: int, teachers: int, held_out: int) -> None:
+    if teachers + held_out > count:
+        aside = f" with {held_out} held out" if held_out else ""
+        raise Infeasible(
+            f"{count} units cannot be dealt to teachers={teachers}{aside}: each teacher needs at least one"
+        )
+
+
 def deal_units(units: Integers, count: int, *, teachers: int, held_out: int = 0) -> tuple[Deal, Integers]:
     """Deal units to teachers evenly by a secret permutation, and return the deal and the held-out rows.
 
     The first `held_out` units of the permutation go to no teacher; the first row of each of them is returned.
     """
     teachers, held_out = check_count("teachers", teachers), check_count("held_out", held_out, least=0)
-    if teachers + held_out > count:
-        raise Infeasible(
-            f"{count} units cannot be dealt to teachers={teachers}"
-            + (f" with {held_out} held out" if held_out else "")
-            + ": each teacher needs at least one"
-        )
+    _check_units(count, teachers, held_out)
     seat = np.empty(count, dtype=np.int64)
     seat[_secret_permutation(count)] = np.arange(count)
     owner = np.where(seat < held_out, -1, (seat - held_out) % teachers)
@@ -124,10 +127,7 @@ class Seats:
     by_person: bool
 
     def __post_init__(self) -> None:
-        if self.teachers + self.held_out > self.count:
-            raise Infeasible(
-                f"{self.count} units cannot be dealt to teachers={self.teachers}: each teacher needs at least one"
-            )
+        _check_units(self.count, self.teachers, self.held_out)
 
     def owners(self, words: Words, first: int) -> tuple[Integers, Integers, int]:
         """Return rows in the order of their units, the teacher of each (-1 for none), and the number of units.

@@ -255,7 +255,8 @@ class Ensemble:
     """
 
     def __init__(self, electorate: "Electorate") -> None:
-        self._electorate = electorate
+        self.electorate = electorate  # the fitted teachers are private
+        self.teachers, self.classes = electorate.teachers, electorate.classes
 
     @classmethod
     def fit(cls, X: Any, codes: NDArray[np.int64], deal: Deal, **fitting: Any) -> "Ensemble":
@@ -306,33 +307,18 @@ class Ensemble:
         check_fit_failures(failed, teachers)
         return cls(electorate)
 
-    @property
-    def teachers(self) -> int:
-        """The number of teachers."""
-        return self._electorate.teachers
-
-    @property
-    def classes(self) -> int:
-        """The number of classes."""
-        return self._electorate.classes
-
-    @property
-    def electorate(self) -> "Electorate":
-        """The fitted teachers, for the owner's model files. They are private."""
-        return self._electorate
-
     def count(self, X: Any) -> Ballots:
         """Count the ballots of every teacher on these queries."""
-        return Ballots(self._electorate.votes(X))
+        return Ballots(self.electorate.votes(X))
 
     def count_each(self, batches: Iterable[Any]) -> Iterator[Ballots]:
         """Yield the ballots on these queries, some after the others; the electorate may count the next meanwhile."""
-        ahead = getattr(self._electorate, "votes_each", None)
-        yield from map(Ballots, map(self._electorate.votes, batches) if ahead is None else ahead(batches))
+        ahead = getattr(self.electorate, "votes_each", None)
+        yield from map(Ballots, map(self.electorate.votes, batches) if ahead is None else ahead(batches))
 
     def close(self) -> None:
         """Close the connections and workers of the electorate."""
-        self._electorate.close()
+        self.electorate.close()
 
     def __repr__(self) -> str:
         return f"Ensemble(teachers={self.teachers}, classes={self.classes})"

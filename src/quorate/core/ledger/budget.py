@@ -60,9 +60,9 @@ class LeasedBudget(Budget):
         "_most",
         "_name",
         "_out",
-        "_paid",
         "_taken",
         "_used",
+        "paid",
     )
 
     def __init__(self, ledger: "Ledger", *, lease: int) -> None:
@@ -78,13 +78,8 @@ class LeasedBudget(Budget):
         self._counted: Quanta = (0, 0)  # the part of its lease that is recorded in the ledger and available here
         self._out = False  # whether the ledger may have a lease of ours
         self._taken = self._used = 0.0
-        self._paid = 0  # quanta of divergence that were charged here, less what was settled
+        self.paid = 0  # quanta of divergence that were charged here, less what was settled
         self._most: int | None = None  # the most quanta that the present caller may pay
-
-    @property
-    def paid(self) -> int:
-        """The quanta of divergence that this process has paid; the difference over a draw is its cost."""
-        return self._paid
 
     @contextmanager
     def paying(self, limit: int | None) -> Iterator[None]:
@@ -137,7 +132,7 @@ class LeasedBudget(Budget):
         for (one_renyi, one_slack), count in zip(prices, counts, strict=True):
             renyi, slack = renyi - one_renyi * count, slack - one_slack * count
         charged = self._at_hand[0] - renyi
-        self._paid += charged
+        self.paid += charged
         if self._most is not None:
             self._most -= charged
         self._at_hand, self._used = (renyi, slack), time.monotonic()

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from quorate.core.checks import check_count, set_validated
 from quorate.core.errors import InvalidInput
@@ -98,7 +97,7 @@ class _Members(Dichotomies):
         self.features = members[0].features
         labels: dict[bytes, Member] = {}
         for member in members:
-            labels.setdefault(_pack_labels(member.label_points(points)), member)
+            labels.setdefault(np.packbits(member.label_points(points).astype(np.bool_)).tobytes(), member)
         self._chosen = list(labels.values())
 
     def __len__(self) -> int:
@@ -106,7 +105,3 @@ class _Members(Dichotomies):
 
     def _candidate(self, index: int) -> Hypothesis:
         return self._chosen[index]
-
-
-def _pack_labels(labels: NDArray[np.int64]) -> bytes:
-    return np.packbits(labels.astype(np.bool_)).tobytes()

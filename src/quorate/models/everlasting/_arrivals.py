@@ -184,14 +184,9 @@ class Phase:
     """Answers arrivals in order until the cutoff closes it; what comes after is refused. Threads may share it."""
 
     def __init__(self, ensemble: Ensemble, run: Run, cutoff: CutoffRun) -> None:
-        self._ensemble, self._run, self._cutoff = ensemble, run, cutoff
+        self.ensemble, self._run, self._cutoff = ensemble, run, cutoff  # the teachers are private
         self._lock = threading.Lock()
         self._uncounted = False  # whether the run has drawn what the cutoff has not counted yet
-
-    @property
-    def ensemble(self) -> Ensemble:
-        """The teachers, for the owner's files. They are private."""
-        return self._ensemble
 
     @property
     def no_quorums(self) -> int:
@@ -243,7 +238,7 @@ class Phase:
         """
         labels = np.full(len(X), NO_QUORUM, dtype=np.int64)
         if self._run.no_quorums_left:
-            answers = release_votes(self._ensemble, X, self._answers).labels
+            answers = release_votes(self.ensemble, X, self._answers).labels
             labels[: answers.size] = answers
         return labels
 

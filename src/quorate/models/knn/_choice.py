@@ -88,10 +88,7 @@ def plan_neighbours(
         rows,
         labels,
         space=Space.of_public(metric, _enough(rows), features=rows.shape[1]),
-        records=records,
-        queries=queries,
-        epsilon=epsilon,
-        delta=delta,
+        numbers={"records": records, "queries": queries, "epsilon": epsilon, "delta": delta},
         kernel=kernel,
         radius=radius,
         share=share,
@@ -105,17 +102,13 @@ def plan_for(
     labels: Any,
     *,
     space: Space,
-    records: int,
-    queries: int,
-    epsilon: float,
-    delta: float,
+    numbers: Numbers,
     kernel: Shape,
     radius: float | None,
     share: float | None,
     votes: float | None,
 ) -> Plan:
     """Return the plan for such ballots, by public rows in their space."""
-    numbers: Numbers = {"records": records, "queries": queries, "epsilon": epsilon, "delta": delta}
     for name in ("records", "queries"):
         check_count(name, numbers[name], most=MOST)
     sample = _spread(len(_enough(public)), MOST_ANCHORS)

@@ -31,7 +31,7 @@ from quorate.models.knn._unit_file import UnitFile
 from quorate.models.knn._units import Units
 from quorate.models.predictors.base import ScoredClassifier, Scoring, SessionModel
 from quorate.models.predictors.labels import declared_classes, target_numbers
-from quorate.models.predictors.records import check_matrix
+from quorate.models.predictors.records import check_matrix, unless_auto
 from quorate.models.saving.contract import Outputs, Spending, State
 from quorate.planner import Plan
 from quorate.tables.containers import is_frame
@@ -215,8 +215,7 @@ class NeighbourModel(SessionModel, ABC):
 
     def _choose(self, public: Any, labels: Any, ballot: Ballot) -> tuple[float, float, Plan | None]:
         """Return share, votes and the plan that they follow, if there is one."""
-        share = None if self.share == "auto" else float(self.share)
-        votes = None if self.votes == "auto" else float(self.votes)
+        share, votes = unless_auto(self.share), unless_auto(self.votes)
         if votes is not None and (self.radius is not None or (share is not None and public is not None)):
             return share or 0.0, votes, None
         if public is None or self.records is None:
@@ -230,12 +229,9 @@ class NeighbourModel(SessionModel, ABC):
             public,
             labels,
             space=self.space_,
-            records=self.records,
-            queries=self.queries,
-            epsilon=float(self.epsilon),
-            delta=float(self.delta),
+            numbers={name: getattr(self, name) for name in ("records", "queries", "epsilon", "delta")},
             kernel=self.kernel,
-            radius=None if self.radius is None else float(self.radius),
+            radius=self.radius,
             share=share,
             votes=votes,
         )

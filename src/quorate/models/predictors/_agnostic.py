@@ -30,7 +30,7 @@ from quorate.core.privacy.cost import float_down, float_up
 from quorate.core.session import Session
 from quorate.models.concepts import Concept
 from quorate.models.predictors.concept_classifier import ConceptClassifier, UnitRows, fit_concept_teachers
-from quorate.models.predictors.records import check_auto_counts, check_jobs
+from quorate.models.predictors.records import check_auto_counts, check_jobs, unless_auto
 from quorate.models.saving.codecs import from_plain
 from quorate.models.saving.documents import MECHANISMS
 from quorate.planner import plan
@@ -168,8 +168,8 @@ class RelabellingClassifier(ConceptClassifier):
             units=records.units,
             epsilon=epsilon,
             delta=self.delta,
-            rate=None if self.rate == "auto" else self.rate,
-            kappa=None if self.kappa == "auto" else self.kappa,
+            rate=unless_auto(self.rate),
+            kappa=unless_auto(self.kappa),
             rows=records.row_limit,
         )
         self.mechanism_, budget = self._mechanism(sample, queries)
@@ -203,9 +203,9 @@ class RelabellingClassifier(ConceptClassifier):
             queries=queries,
             classes=2,
             records=sample.sampled if self.teachers == "auto" else None,
-            teachers=None if self.teachers == "auto" else self.teachers,
+            teachers=unless_auto(self.teachers),
             aggregator=self.aggregator,
-            no_quorums=None if self.no_quorums == "auto" else self.no_quorums,
+            no_quorums=unless_auto(self.no_quorums),
             disagreement=_DISAGREEMENT if self.disagreement is None else self.disagreement,
         )
         if planned.teachers > sample.sampled:

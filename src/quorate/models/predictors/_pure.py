@@ -27,7 +27,7 @@ from quorate.core.session import Session
 from quorate.models.concepts import Concept, Hypothesis
 from quorate.models.predictors._stable import StableChoice, flip
 from quorate.models.predictors.concept_classifier import NO_LABEL, ConceptClassifier, UnitRows, fit_concept_teachers
-from quorate.models.predictors.records import check_auto_counts, check_jobs
+from quorate.models.predictors.records import check_auto_counts, check_jobs, unless_auto
 
 _UP = 1 + 1e-12
 _MOST = 500.0  # of epsilon that is made use of: its exponential is still a float
@@ -321,9 +321,15 @@ class PureClassifier(ConceptClassifier):
         self.epsilon_per_query_ = epsilon = majority.epsilon_per_query
         self.scheme_: Any = None
         self.mechanism_: Any = None
-        ensemble = self._realizable(records, epsilon) if self.method == "realizable" else None
-        if ensemble is None:
-            self.scheme_ = (self._stable if self.method == "stable" else self._relabel)(records, epsilon)
+        shared: dict[str, Any] = {"units": records.units, "epsilon": epsilon, "rows": records.row_limit}
+        ensemble = None
+        if self.method == "realizable":
+            ensemble = self._realizable(records, epsilon)
+        elif self.method == "stable":
+            alpha, subset = unless_auto(self.alpha), unless_auto(self.subset)
+            self.scheme_ = PureStable.calibrate(self.concept_, alpha=alpha, subset=subset, **shared)
+        else:
+            self.scheme_ = PureRelabelling.calibrate(self.concept_, teachers=unless_auto(self.teachers), **shared)
         self.session_ = Session(self.answerer(records, ensemble), Budget(epsilon=self.epsilon_, delta=0.0))
         return self
 
@@ -354,22 +360,6 @@ class PureClassifier(ConceptClassifier):
                 raise InvalidInput("alpha= chooses a subset, and subset= is one: give one of them")
         check_auto_counts(self, "subset", "teachers")
         check_jobs(self.n_jobs)
-
-    def _stable(self, records: UnitRows, epsilon: float) -> PureStable:
-        return PureStable.calibrate(
-            self.concept_,
-            units=records.units,
-            epsilon=epsilon,
-            alpha=None if self.alpha == "auto" else self.alpha,
-            subset=None if self.subset == "auto" else self.subset,
-            rows=records.row_limit,
-        )
-
-    def _relabel(self, records: UnitRows, epsilon: float) -> PureRelabelling:
-        teachers = None if self.teachers == "auto" else self.teachers
-        return PureRelabelling.calibrate(
-            self.concept_, units=records.units, epsilon=epsilon, teachers=teachers, rows=records.row_limit
-        )
 
     def _realizable(self, records: UnitRows, epsilon: float) -> Ensemble:
         """Return teachers on disjoint chunks whose soft majority answers (proof: step 14)."""

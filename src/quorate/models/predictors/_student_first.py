@@ -33,7 +33,7 @@ from quorate.core.rows import take_rows
 from quorate.core.session import Session
 from quorate.models.predictors._subsample import PrivateClassifier, PublicRows
 from quorate.models.predictors.labels import class_codes
-from quorate.models.predictors.records import Predictions, allows_missing, check_records
+from quorate.models.predictors.records import Predictions, allows_missing, check_records, unless_auto
 from quorate.models.predictors.sklearn_compat import KeepsPublished
 from quorate.models.saving.contract import State
 from quorate.models.saving.documents import put_teachers, read_teachers
@@ -138,7 +138,7 @@ class StudentFirstClassifier(KeepsPublished, PrivateClassifier):
             queries=self.queries,
             dissents=self.dissents,
             no_quorums=check_count("no_quorums", self.no_quorums),
-            teachers=None if self.teachers == "auto" else self.teachers,
+            teachers=unless_auto(self.teachers),
             units=facts["records"],
         )
         if not planned.feasible:

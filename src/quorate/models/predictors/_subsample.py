@@ -30,7 +30,7 @@ from quorate.core.mechanisms import NoisyShares
 from quorate.core.progress import progress
 from quorate.models.predictors._voting import Estimate, VotingClassifier, estimate_rates
 from quorate.models.predictors.labels import class_codes, declared_classes, known_codes
-from quorate.models.predictors.records import allows_missing, check_records, fill_missing, is_auto
+from quorate.models.predictors.records import allows_missing, check_records, fill_missing, is_auto, unless_auto
 from quorate.planner import Plan
 from quorate.planner.pilot import Pilot, run_pilot
 from quorate.planner.task import Task, weigh_classes
@@ -352,7 +352,7 @@ class PrivateClassifier(VotingClassifier):
             Task(epsilon, delta, self.queries, len(self.classes_), guess=self.on_no_quorum == "random"),
             check_aggregator(self.aggregator, self.scores),
             records,
-            teachers=None if self.teachers == "auto" else self.teachers,
+            teachers=unless_auto(self.teachers),
             teach=teach,
             balanced=isinstance(self.class_weight, str) and self.class_weight == "balanced",
         )

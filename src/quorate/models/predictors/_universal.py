@@ -23,7 +23,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from quorate.compute.ensemble import Ensemble
 from quorate.core.answerers import Answerer, Journal, Votes
-from quorate.core.ballots import BallotSource
 from quorate.core.checks import check_count, check_rate
 from quorate.core.errors import BudgetSpent, InvalidInput, RunEnded
 from quorate.core.hypotheses.points import check_queries, say_by_row
@@ -201,6 +200,7 @@ class BallotsFirst(Answerer):
         journal: Journal | None = None,
     ) -> None:
         self.votes, self.records, self.journal = votes, records, Journal() if journal is None else journal
+        self.ensemble = votes.ensemble
         self.epsilon = ExponentialChoice.calibrate(epsilon=epsilon).epsilon_per_choice  # in whole quanta
         self.hypothesis: Hypothesis | None = None
         self._concept, self._ballots = concept, ballots
@@ -208,11 +208,6 @@ class BallotsFirst(Answerer):
         self._asked: dict[bytes, list[float]] = {}  # public: every query put to the vote so far
         self._seen = 0  # lines of the journal that are among them
         self._ledger: Ledger | None = None
-
-    @property
-    def ensemble(self) -> BallotSource:
-        """The teachers of the ballots."""
-        return self.votes.ensemble
 
     def open(self, budget: Budget | None, ledger: Ledger | None) -> None:
         """Go on where the ledger says: with ballots, or with the hypothesis."""

@@ -99,7 +99,9 @@ def _label_set(labels: Any) -> NDArray[Any]:
         raise InvalidInput("Complex data not supported: y must hold classes")
     if isinstance(labels, np.ndarray) and labels.dtype.kind in "iufb":
         labels = np.unique(labels)
-    typed = _typed_labels(list_values(labels))
+    values = list_values(labels)
+    texts = read_texts(object_texts(values)).to_pylist()
+    typed = {(text, _label_type(value, text)) for text, value in zip(texts, values, strict=True) if text is not None}
     types = {kind for _, kind in typed}
     if float in types and types <= {int, float}:
         raise InvalidInput(
@@ -108,11 +110,6 @@ def _label_set(labels: Any) -> NDArray[Any]:
         )
     kind = types.pop() if len(types) == 1 else str
     return np.array(sorted({text == "true" if kind is bool else kind(text) for text, _ in typed}))
-
-
-def _typed_labels(values: list[Any]) -> set[tuple[str, type]]:
-    texts = read_texts(object_texts(values)).to_pylist()
-    return {(text, _label_type(value, text)) for text, value in zip(texts, values, strict=True) if text is not None}
 
 
 def _label_type(value: object, text: str) -> type:

@@ -49,6 +49,11 @@ def is_auto(estimator: Any) -> bool:
     return isinstance(estimator, str) and estimator == "auto"
 
 
+def unless_auto(setting: Any) -> Any:
+    """Return a setting, or None where it is "auto": it is then chosen from public numbers."""
+    return None if isinstance(setting, str) and setting == "auto" else setting
+
+
 def allows_missing(estimator: Any) -> bool:
     """Return whether teachers of this kind take missing values."""
     from quorate.compute.learners import batched_equivalent  # noqa: PLC0415  models without teachers do not load it
@@ -87,14 +92,6 @@ def check_auto_counts(classifier: Any, *names: str) -> None:
             check_count(name, getattr(classifier, name))
 
 
-def takes_frames(estimator: Any) -> bool:
-    """Return whether teachers of this kind get a data frame as one: those that are not fitted as one array do."""
-    from quorate.compute.learners import batched_equivalent  # noqa: PLC0415
-    from quorate.core.hypotheses.concept import Concept  # noqa: PLC0415
-
-    return not isinstance(estimator, Concept) and batched_equivalent(estimator) is None
-
-
 def check_records(
     classifier: Any,
     X: Any,
@@ -126,23 +123,28 @@ def check_records(
     if classifier.form_ is not None:
         return _read_frame(classifier, X, reset=reset, role=role)
     if is_frame(X):
-        _check_numbers(classifier, _declared_texts(form))
+        texts = [] if form is None else [name for name in form.columns if form.kind_of(name) != "number"]
+        _check_numbers(classifier, texts)
     missing = allows_missing(estimator) if missing is None else missing
     return check_matrix(classifier, X, missing=missing, reset=reset, role=role, declared=form is not None)
 
 
 def _frame_format(X: Any, estimator: Any, frames: bool | None, form: FrameFormat | None) -> FrameFormat | None:
-    """Return the format of the frames that the estimator gets, or None where it gets a matrix."""
-    if not is_frame(X) or not (takes_frames(estimator) if frames is None else frames):
+    """Return the format of the frames that the estimator gets, or None where it gets a matrix.
+
+    Teachers that are fitted as one array, and hypotheses, get matrices.
+    """
+    from quorate.compute.learners import batched_equivalent  # noqa: PLC0415
+    from quorate.core.hypotheses.concept import Concept  # noqa: PLC0415
+
+    if not is_frame(X) or frames is False:
+        return None
+    if frames is None and (isinstance(estimator, Concept) or batched_equivalent(estimator) is not None):
         return None
     form = form or FrameFormat.of(X)
     if form.library == "pyarrow" and not hasattr(estimator, "private_queries"):  # models of ours take Arrow tables
         raise InvalidInput("the estimator gets this table as a data frame: install pandas or polars")
     return form
-
-
-def _declared_texts(form: FrameFormat | None) -> list[Any]:
-    return [] if form is None else [name for name in form.columns if form.kind_of(name) != "number"]
 
 
 def _read_frame(classifier: Any, X: Any, *, reset: bool, role: Role) -> Any:
