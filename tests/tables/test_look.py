@@ -18,8 +18,7 @@ from quorate.release import Columns
 from quorate.tables import Category, Date, Number, Schema, Text, read_table
 from quorate.tables.csv_records import Irregularities
 from quorate.tables.files import TableStream, table_parts
-from quorate.tables.look import look_at
-from quorate.tables.problems import find_problems
+from quorate.tables.look import find_problems, look_at
 
 NAMES = "Größe;Pay;Weight;Smokes;Born;Visit;Ward;Note;patient;outcome"
 

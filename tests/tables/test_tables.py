@@ -24,8 +24,8 @@ from quorate.tables import MISSING_TEXTS, Category, Label, Number, Reading, Sche
 from quorate.tables import schema as schema_module
 from quorate.tables.columns import encode_features
 from quorate.tables.files import SUFFIXES
+from quorate.tables.look import find_problems
 from quorate.tables.persons import lasting_names, name_persons
-from quorate.tables.problems import find_problems
 
 SCHEMA = Schema(
     {

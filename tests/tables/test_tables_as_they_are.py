@@ -25,7 +25,7 @@ from quorate.service._codec import Tensor
 from quorate.service._errors import Refused
 from quorate.service._inputs import SchemaInputs
 from quorate.tables import Category, Date, Number, Schema, Text
-from quorate.tables.problems import find_problems
+from quorate.tables.look import find_problems
 
 YEAR = Date(low="2024-01-01", high="2024-12-31")
 DAYS = [date(2024, 1, 1), date(2024, 7, 1), date(2024, 12, 31)]

@@ -33,7 +33,7 @@ from quorate.tables.columns import feature_names, unscaled
 from quorate.tables.dates import moment_of
 from quorate.tables.features import AdditiveColumns
 from quorate.tables.files import TableStream, is_folder_or_pattern
-from quorate.tables.problems import Problem, add_problems, file_problems, find_problems
+from quorate.tables.look import Problem, add_problems, file_problems, find_problems
 from quorate.tables.reading import DEFAULT_READING
 
 TARGET_FILE = "target.txt"  # in the folder of neighbours: the column of the numbers to predict

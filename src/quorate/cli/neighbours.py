@@ -24,7 +24,7 @@ from quorate.models.knn import NeighbourClassifier, plan_neighbours
 from quorate.models.saving import Folder, load, open_folder
 from quorate.tables import Schema, read_table
 from quorate.tables.csv_records import Irregularities
-from quorate.tables.problems import find_problems
+from quorate.tables.look import find_problems
 
 neighbours = App(name="neighbours", help_format="markdown")
 

@@ -19,7 +19,7 @@ from quorate.core.errors import InvalidInput
 from quorate.tables import MISSING_TEXTS, Category, Label, Reading, Schema, read_table
 from quorate.tables.containers import open_columns, shown_names
 from quorate.tables.csv_records import Irregularities
-from quorate.tables.problems import OWNER_ALONE, Problem, find_problems
+from quorate.tables.look import OWNER_ALONE, Problem, find_problems
 from quorate.tables.results import make_table
 from quorate.tables.values import distinct_labels, read_numbers
 

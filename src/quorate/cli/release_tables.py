@@ -22,7 +22,7 @@ from quorate.release.domain import Domain
 from quorate.tables import Number, Schema, read_table
 from quorate.tables.containers import is_arrow, open_columns, shown_names
 from quorate.tables.csv_records import Irregularities
-from quorate.tables.problems import file_problems
+from quorate.tables.look import file_problems
 from quorate.tables.results import excel_bytes, make_table, parquet_bytes
 from quorate.tables.values import read_numbers
 

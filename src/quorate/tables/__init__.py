@@ -18,11 +18,10 @@ records name a column, never a row, a value or a count. Only `Schema.from_privat
 pays for that.
 """
 
-from quorate.tables._lookup import QueryEncoder
 from quorate.tables.columns import Category, Date, Label, Number, Text
 from quorate.tables.containers import as_table
 from quorate.tables.files import read_table
-from quorate.tables.frames import FrameFormat, query_matrix
+from quorate.tables.frames import FrameFormat, QueryEncoder, query_matrix
 from quorate.tables.learned import ColumnMarginal, LearnedFacts
 from quorate.tables.reading import MISSING_TEXTS, Reading
 from quorate.tables.schema import SCHEMA_FILE, Schema

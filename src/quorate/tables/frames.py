@@ -10,8 +10,9 @@ private records: neither categories nor the difference between whole numbers and
 import importlib
 import importlib.util
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -20,10 +21,14 @@ from numpy.typing import NDArray
 
 from quorate.core.arrays import Floats
 from quorate.core.errors import InvalidInput
-from quorate.tables.containers import OpenTable, Role, column_names, is_frame, open_table, refusal, subject
+from quorate.tables.columns import Category, Date, encode_features
+from quorate.tables.containers import OpenTable, Role, column_names, is_frame, open_column, open_table, refusal, subject
 from quorate.tables.dates import DateUnit, read_moments
 from quorate.tables.reading import DEFAULT_READING, MISSING_TEXTS, Reading, Rules, as_reading
 from quorate.tables.values import read_numbers, read_texts
+
+if TYPE_CHECKING:
+    from quorate.tables.schema import Schema
 
 ColumnKind = Literal["number", "date", "text"]
 _FRAME_LIBRARIES = ("pandas", "polars")  # neither is a dependency
@@ -198,3 +203,38 @@ def _imported(library: str) -> Any:
         return importlib.import_module(library)
     except ImportError:
         raise InvalidInput(f"this model was fitted on data frames of {library}: install it") from None
+
+
+class QueryEncoder:
+    """Encodes columns of queries one by one, as `Schema.encode` does, but looks up declared texts.
+
+    The tables come from the schema, which is public, and never change. So the work of a request depends only on that
+    request, not on earlier ones.
+    """
+
+    def __init__(self, schema: "Schema") -> None:
+        self._columns, self._reading = dict(schema.columns), schema.reading
+        self._tables: dict[str, tuple[dict[str, int], Floats]] = {}
+        for name, kind in self._columns.items():
+            if isinstance(kind, Category):
+                gaps = self._reading.missing_texts if kind.missing == "indicator" else ()
+                texts = list(dict.fromkeys([*kind.categories, *gaps]))  # all that the schema itself spells out
+                self._tables[name] = {text: index for index, text in enumerate(texts)}, self._by_arrow(name, texts)
+            with suppress(InvalidInput):  # "0" may mean no value
+                # Arrow initialises at its first use, which is slow; do it before the first request.
+                self._by_arrow(name, ["2000-01-01" if isinstance(kind, Date) else "0"])
+
+    def encode(self, name: str, values: Sequence[str] | NDArray[Any]) -> Floats:
+        """Return one row per value.
+
+        `InvalidInput` names the column and the first row that the schema refuses.
+        """
+        if name in self._tables and isinstance(values, list):
+            indices, rows = self._tables[name]
+            row_numbers = [indices.get(text, -1) for text in values]
+            if -1 not in row_numbers:
+                return rows[row_numbers]
+        return self._by_arrow(name, values)
+
+    def _by_arrow(self, name: str, values: Sequence[str] | NDArray[Any]) -> Floats:
+        return encode_features(self._columns[name], open_column(values), name, role="query", rules=self._reading)

@@ -38,7 +38,7 @@ from quorate.models.evaluation.rows import (
 )
 from quorate.models.predictors.labels import class_codes, target_numbers
 from quorate.models.predictors.records import check_records
-from quorate.models.predictors.sklearn_compat import KeepsPublished
+from quorate.models.predictors.sklearn_compat import KeepsPublished, forget_fit
 from quorate.models.saving.contract import SavedModel, Spending, State
 from quorate.tables.schema import Schema
 
@@ -69,9 +69,8 @@ class _ConformalModel(SavedModel, KeepsPublished, BaseEstimator, ABC):
         `groups` names the person of each row, if the person is protected. `schema` declares the columns of a data
         frame, for a model that does not show which of them hold text.
         """
+        forget_fit(self)
         self._check_settings(groups)
-        for name in ("quantile_", "grid_", "cell_", "unit_", "claim_", "covers_", "coverage_", "spent_epsilon_"):
-            self.__dict__.pop(name, None)  # of an earlier fit
         rows = private_rows(self, self.model, X, schema)
         units, first, count = first_rows(len(rows), groups, y)
         grid = self._make_grid(count)

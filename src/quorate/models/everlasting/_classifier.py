@@ -128,7 +128,7 @@ class EverlastingClassifier(AnsweringClassifier):
         their answers are public, and show the drift.
         """
         self._check_settings()
-        self._forget("terms_", "session_")
+        self._forget()
         # What is set later changes nothing of this fit; proof: step 1
         self.settings_ = self.get_params(deep=False)
         self.account_: Guarantee | None = None

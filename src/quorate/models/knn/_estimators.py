@@ -304,7 +304,7 @@ class NeighbourClassifier(NeighbourModel, ScoredClassifier):
         choice of the share. Neither is needed if `radius` and `votes` are set, for cosines.
         """
         self.check_settings()
-        self._forget("session_", "plan_")
+        self._forget()
         self.classes_, labels = declared_classes(self.classes, y)
         self.declared_, self.scores_ = self.classes is not None, bool(self.scores)
         return self._fit_units(X, labels, self.ballot(), groups=groups, public=public, public_labels=public_labels)
@@ -368,7 +368,7 @@ class NeighbourRegressor(RegressorMixin, NeighbourModel):
         choice of the share.
         """
         self.check_settings()
-        self._forget("session_", "plan_")
+        self._forget()
         self.bounds_ = low, high = check_bounds(self.bounds)
         targets = None if public_targets is None else np.clip(np.nan_to_num(target_numbers(public_targets)), low, high)
         self.centre_ = (low + high) / 2 if targets is None else float(targets.mean())

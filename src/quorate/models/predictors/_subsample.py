@@ -273,7 +273,7 @@ class PrivateClassifier(VotingClassifier):
         """Forget an earlier fit, settle the classes and the estimator, and return the labels."""
         self.check_settings()
         choose_backend(self.device)  # or raise an error, before anything is read
-        self._forget("session_", "estimate_", "chosen_")
+        self._forget()
         self.classes_, labels = declared_classes(classes, y)
         self.estimator_ = clone(self._estimator())  # what is set later changes nothing of this fit
         if isinstance(self.threshold, int | float) and len(self.classes_) > 2:

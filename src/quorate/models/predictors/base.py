@@ -21,7 +21,14 @@ from quorate.core.progress import HIDDEN, progress
 from quorate.core.requests import NO_QUORUM, Quote, Replies
 from quorate.core.session import Session
 from quorate.models.predictors.records import Predictions
-from quorate.models.predictors.sklearn_compat import NO_SCORES, CountedCopies, ShowsClaim, Without, only_with
+from quorate.models.predictors.sklearn_compat import (
+    NO_SCORES,
+    CountedCopies,
+    ShowsClaim,
+    Without,
+    forget_fit,
+    only_with,
+)
 from quorate.models.saving.contract import SavedModel
 
 if TYPE_CHECKING:
@@ -116,12 +123,11 @@ class QuorateModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
     unit_: str
     declared_: bool
 
-    def _forget(self, *names: str) -> None:
-        """Forget what an earlier fit has left, since no answer mixes two models, and count this one."""
+    def _forget(self) -> None:
+        """Forget an earlier fit, and count this one."""
         if "_fits" in vars(self):
             self._count_fit()
-        for name in (*names, "total_"):
-            self.__dict__.pop(name, None)
+        forget_fit(self)
 
     def _claim(self, epsilon: float, delta: float, *, subject: str = "", unit: str = "", open_: str = "") -> Claim:
         """Return the claim; `open_` says what it does not protect."""

@@ -176,7 +176,7 @@ class ConceptModel(QuorateClassifier):
 
         `instead` names a class for more than two labels; `declared` says that public rows declare the columns.
         """
-        self._forget("session_", "concept_", "mechanism_", "scheme_", "hypothesis_", "claim_")
+        self._forget()
         points = fill_missing(check_matrix(self, X, reset=True, declared=declared))
         self.concept_ = learning_concept(self.concept, points.shape[1])
         self.classes_, codes = two_classes(self.classes, points, y, instead=instead)

@@ -35,6 +35,7 @@ from quorate.core.progress import hidden_progress, progress
 from quorate.core.rows import take_rows
 from quorate.models.predictors.labels import as_vector, declared_classes
 from quorate.models.predictors.records import check_matrix
+from quorate.models.predictors.sklearn_compat import forget_fit
 from quorate.models.saving.contract import SavedModel
 from quorate.models.selection._trials import Method, Scoring, choose_selection, plan_of, scoring_of
 from quorate.models.students.points import labels_of
@@ -43,7 +44,6 @@ from quorate.tables.features.words import as_counts
 from quorate.tables.persons import unit_numbers
 
 _OWN = ("epsilon", "delta", "classes")  # set for each trial by the search
-_FITTED = ("best_estimator_", "best_params_", "best_score_", "best_index_", "claim_", "plan_", "unit_", "method_")
 
 Method_ = TypeVar("Method_")
 
@@ -124,8 +124,7 @@ class PrivateSearchCV(SavedModel, BaseEstimator):
 
         This spends the whole budget.
         """
-        for name in _FITTED:  # of an earlier fit
-            self.__dict__.pop(name, None)
+        forget_fit(self)
         candidates, settings = self._candidates()
         y = as_vector(y)
         chosen = choose_selection(

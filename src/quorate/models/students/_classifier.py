@@ -145,18 +145,7 @@ class StudentClassifier(TeacherSettings, QuorateClassifier):
         missing.
         """
         self._check_settings(public)
-        self._forget(
-            "student_",
-            "labelled_",
-            "spent_epsilon_",
-            "spent_quanta_",
-            "claim_part_",
-            "plan_",
-            "unit_",
-            "claim_",
-            "estimator_",
-            "chosen_",
-        )
+        self._forget()
         self.classes_, labels = declared_classes(self.classes, y)  # of all units, whatever the split: proof: step 4
         if self.mode == "transfer":
             public = self._rows(public, reset=True, role="public")  # the format is that of public points: proof: step 3
