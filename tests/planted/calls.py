@@ -1,6 +1,6 @@
 """Calls to an estimator, each with one mistake: a ballot depends on other queries, other teachers or other threads.
 
-The sound twins are the code that asks real teachers (`quorate/core/estimator_calls.py`, `quorate/core/isolation.py`).
+The sound twins are the code that asks real teachers (`quorate/core/estimator_calls.py`).
 Every attack is deterministic: where threads must meet, they wait for each other.
 """
 
@@ -22,8 +22,7 @@ from threadpoolctl import ThreadpoolController
 from planted.bug import AnnouncingLock, Caught, PlantedBug, kind_bug, replaced
 from quorate.compute.ensemble.estimators import EstimatorTeachers
 from quorate.core import estimator_calls
-from quorate.core.estimator_calls import CALL, Calls, one_thread
-from quorate.core.isolation import silence
+from quorate.core.estimator_calls import CALL, Calls, one_thread, silence
 
 Context = Callable[[], AbstractContextManager[Any]]
 

@@ -14,11 +14,14 @@ types, which are public:
     look at neighbours, manifolds)          256, or 1
 
 A call that fails is halved, each half in the same places of a call of the same shape, until a query stands alone.
-`compute/ensemble/PROOF.md` has the argument.
+`compute/ensemble/PROOF.md` has the argument. While a model runs, warnings are silenced and the global random state is
+isolated.
 """
 
+import random
 import threading
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
@@ -229,3 +232,57 @@ def _take_control() -> None:
     """Let this thread set limits: threadpoolctl silently ignores all but the thread that set one first."""
     openblas: Any = threadpoolctl.OpenBLASController
     openblas.clear_controlling_thread(force=True)  # proof: step 6 of compute/ensemble/PROOF.md
+
+
+class _Silence:
+    """Lets no warning out: it would speak of one teacher's rows. Threads share the filters: the last restores them."""
+
+    def __init__(self) -> None:
+        self._lock, self._inside = threading.Lock(), 0
+        self._filters: Any = None
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        with self._lock:
+            if self._inside == 0:
+                self._filters = warnings.catch_warnings()
+                self._filters.__enter__()
+                warnings.simplefilter("ignore")
+            self._inside += 1
+        try:
+            with np.errstate(all="ignore"):
+                yield
+        finally:
+            with self._lock:
+                self._inside -= 1
+                if self._inside == 0:
+                    self._filters.__exit__(None, None, None)
+
+
+silence = _Silence()
+_generators = threading.RLock()  # held while the global generators are seeded
+
+
+@contextmanager
+def global_randomness() -> Iterator[Callable[[int], None]]:
+    """Yield what seeds the global generators, before each teacher; leave them as they were found."""
+
+    def seed(value: int) -> None:
+        np.random.seed(value)  # noqa: NPY002
+        random.seed(value)
+
+    with _generators, keep_randomness():
+        yield seed
+
+
+@contextmanager
+def keep_randomness() -> Iterator[None]:
+    """Leave the global generators as they were found; threads may seed them in between, as teachers do."""
+    with _generators:
+        states = np.random.get_state(), random.getstate()  # noqa: NPY002
+    try:
+        yield
+    finally:
+        with _generators:
+            np.random.set_state(states[0])  # noqa: NPY002
+            random.setstate(states[1])

@@ -16,7 +16,7 @@ from quorate.compute.ensemble import Ensemble
 from quorate.compute.learners import Deal
 from quorate.core.arrays import Integers
 from quorate.core.errors import Infeasible
-from quorate.core.isolation import silence
+from quorate.core.estimator_calls import silence
 from quorate.core.mechanisms.base import ThresholdMechanism
 from quorate.core.rows import take_rows
 

@@ -16,7 +16,7 @@ from quorate.planner import Plan, plan
 from quorate.planner.pilot import Pilot, run_pilot
 from quorate.report import Accuracy, Agreement, Claim, ReportData, proofs_for, software_versions
 from quorate.tables import Schema
-from quorate.tables.datasets.generated import OUTCOMES, draw_visits
+from quorate.tables.datasets import OUTCOMES, draw_visits
 
 _AGGREGATOR = "quorum"  # in a clinic no answer is better than a wrong one
 _BATCHES = 20

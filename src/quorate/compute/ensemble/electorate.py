@@ -17,8 +17,7 @@ from quorate.compute.ensemble.estimators import EstimatorTeachers
 from quorate.core.arrays import Integers
 from quorate.core.checks import check_count, check_positive
 from quorate.core.errors import InvalidInput
-from quorate.core.estimator_calls import Calls
-from quorate.core.isolation import silence
+from quorate.core.estimator_calls import Calls, silence
 from quorate.core.lazy import import_extra
 
 _AT_ONCE = 16  # Concurrent requests to servers.

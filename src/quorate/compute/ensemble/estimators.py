@@ -21,8 +21,7 @@ from quorate.core.arrays import Integers
 from quorate.core.ballots import Ballots
 from quorate.core.checks import check_count
 from quorate.core.errors import InvalidInput
-from quorate.core.estimator_calls import Calls, asks_a_copy, call_rows, one_thread
-from quorate.core.isolation import global_randomness, silence
+from quorate.core.estimator_calls import Calls, asks_a_copy, call_rows, global_randomness, one_thread, silence
 from quorate.core.lazy import import_extra
 from quorate.core.progress import advance, progress
 from quorate.core.rows import copy_rows, take_rows

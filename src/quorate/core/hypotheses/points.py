@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from quorate.core.arrays import Integers
 from quorate.core.errors import InvalidInput
-from quorate.core.estimator_calls import CALL, Calls, one_thread
-from quorate.core.isolation import silence
+from quorate.core.estimator_calls import CALL, Calls, one_thread, silence
 
 Points = NDArray[np.float64]
 Labels = NDArray[np.int64]

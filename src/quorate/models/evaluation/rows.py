@@ -19,8 +19,7 @@ from sklearn.utils.validation import check_consistent_length
 
 from quorate.core.arrays import Integers
 from quorate.core.errors import InvalidInput
-from quorate.core.estimator_calls import Calls, asks_a_copy, call_rows, one_thread
-from quorate.core.isolation import global_randomness, silence
+from quorate.core.estimator_calls import Calls, asks_a_copy, call_rows, global_randomness, one_thread, silence
 from quorate.core.progress import progress
 from quorate.core.rows import query_digests, take_rows
 from quorate.models.predictors.labels import class_codes

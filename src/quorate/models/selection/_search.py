@@ -28,7 +28,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 from quorate.compute.ensemble import deal_units
 from quorate.core.checks import check_rate
 from quorate.core.errors import Infeasible, InvalidInput, NoQuorum
-from quorate.core.isolation import keep_randomness, silence
+from quorate.core.estimator_calls import keep_randomness, silence
 from quorate.core.mechanisms.selection import MOST_ENTRIES
 from quorate.core.privacy.claims import LABELS_READ, Claim, replaced
 from quorate.core.progress import hidden_progress, progress

@@ -28,7 +28,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from quorate.core.checks import check_choice, check_count
 from quorate.core.errors import BudgetSpent, InvalidInput, NoQuorum
-from quorate.core.isolation import silence
+from quorate.core.estimator_calls import silence
 from quorate.core.privacy.budget import to_quanta
 from quorate.core.privacy.claims import Node
 from quorate.core.rows import query_digests, take_rows

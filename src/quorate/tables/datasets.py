@@ -1,6 +1,13 @@
-"""The synthetic tables of the package, and a generated clinic. They describe no real people.
+"""Small synthetic tables for examples and tutorials, and a generated clinic. They describe no real people.
 
-Each table has a fixed seed, so that an example prints the same rows everywhere. Noise is never seeded.
+    hospital    visits of people; will a visit end in an admission?
+    bank        customers; will a customer accept an offer?
+    census      households of a region; its tables are to be published
+    triage      patients at a door, one number each; is a patient urgent?
+
+Each has private rows, and most have public rows and new rows for queries. The rows never change: each table has a fixed
+seed, so that an example prints the same rows everywhere. Noise is never seeded. `quorate datasets` writes them as CSV
+files.
 """
 
 from dataclasses import dataclass
@@ -12,6 +19,8 @@ from numpy.typing import NDArray
 
 from quorate.core.checks import check_count
 from quorate.tables.results import Table, make_table, write_csv
+
+__all__ = ["Dataset", "bank", "census", "hospital", "triage"]
 
 OUTCOMES = ("admitted", "home")
 _ARRIVALS = np.array(["walk-in", "referred", "ambulance"])
