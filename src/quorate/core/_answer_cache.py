@@ -67,7 +67,7 @@ class AnsweredRows:
         words = np.frombuffer(b"".join(rows), dtype=np.uint64).reshape(-1, self.columns)
         return self._look_up(_Part.of(words, self._asked_by(caller, len(words))))
 
-    def take_over(self, answers: Iterable[tuple[str, bytes, int]]) -> None:
+    def enter_answers(self, answers: Iterable[tuple[str, bytes, int]]) -> None:
         """Enter answers to rows that are given as bytes."""
         rows = list(answers)
         if not rows:

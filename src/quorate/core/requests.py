@@ -179,7 +179,7 @@ class KeptAnswers:
             self._rows = AnsweredRows(columns=columns, unknown=REFUSED)
         self._rows.drop_oldest(_KEPT)
         few = {query: label for query, label in self._answers.items() if len(query[1]) == 8 * columns + 1}
-        self._rows.take_over((caller, name[1:], label) for (caller, name), label in few.items())
+        self._rows.enter_answers((caller, name[1:], label) for (caller, name), label in few.items())
         for query in few:
             del self._answers[query]
         return self._rows

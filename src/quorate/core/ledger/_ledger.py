@@ -14,9 +14,9 @@ from typing import Any
 from quorate.core.errors import InvalidInput, LedgerRefused
 from quorate.core.ledger._compaction import Compacting
 from quorate.core.ledger._keys import KeyRing
-from quorate.core.ledger._phases import Phases, take_over_phase
+from quorate.core.ledger._phases import Phases, import_phase
 from quorate.core.ledger._postgres import PostgresStore, check_driver
-from quorate.core.ledger._requests import Requests, forget_requests, take_over
+from quorate.core.ledger._requests import Requests, forget_requests, import_answers
 from quorate.core.ledger._rules import FORMAT, State
 from quorate.core.ledger._store import SQLiteStore, Store, folder_of, is_url, locate_ledger, make_key, read_key
 from quorate.core.ledger._verify import RUNS, Verification, check_chain, check_marks, read_entries, run_noises
@@ -153,9 +153,9 @@ class Ledger(Notes, Requests, Phases, KeyRing, Compacting):
             if choice is not None:
                 change.append("chosen", {"choice": choice})
             if phase is not None:
-                take_over_phase(change, *phase)
+                import_phase(change, *phase)
             if answers or requests:
-                take_over(change, answers, requests)
+                import_answers(change, answers, requests)
             forget_requests(change, forgotten)
             change.write()
 

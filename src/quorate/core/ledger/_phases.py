@@ -19,7 +19,7 @@ from quorate.core.ledger.chain import Change, LedgerPart, digest_rows
 from quorate.core.requests import REFUSED, Asked, Outcome
 
 
-def take_over_phase(change: Change, phase: Phase, noises: Noises) -> None:
+def import_phase(change: Change, phase: Phase, noises: Noises) -> None:
     """Go on with a phase that comes from another place."""
     _open(change, phase, noises, [])
     if not phase.lost:  # one that is lost stays so, and nobody arrives in it

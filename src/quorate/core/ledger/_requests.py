@@ -395,7 +395,7 @@ def _by_caller(queries: Iterable[Query]) -> dict[str, list[bytes]]:
     return by_caller
 
 
-def take_over(change: Change, answers: Sequence[Any], requests: Sequence[Any]) -> None:
+def import_answers(change: Change, answers: Sequence[Any], requests: Sequence[Any]) -> None:
     """Keep the answers and completed requests of another ledger in one entry."""
     inserted = _insert(change, {(caller, bytes(query)): int(label) for caller, query, label in answers})
     ended = [(Asked(caller, [], name, bytes(body)), unpack(outcome)) for caller, name, body, outcome in requests]

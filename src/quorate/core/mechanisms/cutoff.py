@@ -185,11 +185,11 @@ class CutoffRun:
         outcomes = np.array(no_quorum, dtype=np.bool_)  # a copy, which nothing else can change
         if outcomes.ndim != 1:
             raise InvalidInput(f"arrivals must be a vector of outcomes, got shape {outcomes.shape}")
-        let_in = 0
+        admitted = 0
         with self._lock:  # the count is read, compared and raised as one: proof, step 2
-            while not self._closed and let_in < outcomes.size:
-                let_in += self._admit(outcomes[let_in : let_in + _BLOCK])
-        return let_in
+            while not self._closed and admitted < outcomes.size:
+                admitted += self._admit(outcomes[admitted : admitted + _BLOCK])
+        return admitted
 
     def _admit(self, outcomes: NDArray[np.bool_]) -> int:
         self._closed = True  # for good, if the next lines are interrupted
@@ -198,10 +198,10 @@ class CutoffRun:
         last = self._cutoff.last_words
         missing = np.clip(self._limit - met, 0, last.size - 1)
         closing = np.flatnonzero(words <= last[missing])
-        let_in = int(closing[0]) if closing.size else outcomes.size
-        self._met += int(np.count_nonzero(outcomes[:let_in]))
+        admitted = int(closing[0]) if closing.size else outcomes.size
+        self._met += int(np.count_nonzero(outcomes[:admitted]))
         self._closed = closing.size > 0
-        return let_in
+        return admitted
 
     def __repr__(self) -> str:
         return "<cutoff of a phase>"

@@ -84,7 +84,7 @@ class Units:
     def new_names(self, count: int) -> list[str]:
         """Return numbers for units without names, which no unit has or had: it would go on with that one's budget."""
         numbers = map(str, itertools.count(len(self._numbers)))
-        free = (number for number in numbers if self._known_as(number) not in self._numbers)  # proof: step 6
+        free = (number for number in numbers if self._stored_name(number) not in self._numbers)  # proof: step 6
         return list(itertools.islice(free, count))
 
     def _put_rows(self, numbers: Sequence[int], sizes: Sequence[int], points: Points, codes: Integers) -> None:
@@ -129,14 +129,14 @@ class Units:
             if not name.startswith(SEALED):
                 self._numbers[self._seal(name)] = self._numbers.pop(name)
 
-    def _known_as(self, name: str) -> str:
+    def _stored_name(self, name: str) -> str:
         """Return how a unit is kept: by its name, or by a hash if it was forgotten."""
         sealed = name if self._seal is None else self._seal(name)
         return sealed if sealed in self._numbers else name
 
     def _numbered(self, name: str) -> int:
         """Return the number of a unit, the next one if it is new; one that was forgotten has its name again."""
-        number = self._numbers.pop(self._known_as(name), len(self._numbers) + 1)
+        number = self._numbers.pop(self._stored_name(name), len(self._numbers) + 1)
         self._numbers[name] = number
         return number
 
