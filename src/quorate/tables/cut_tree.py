@@ -10,12 +10,12 @@ else is post-processing of noisy counts. Floats are divided in their order as wh
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import ROUND_CEILING, Context, Decimal, localcontext
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -239,11 +239,8 @@ class CutTree:
         return inner | {line.cut_near(first), line.cut_near(last), line.cell_at(last).high}
 
 
-class Draw(Protocol):
-    """A paid release: it adds noise to a vector of this squared sensitivity, and returns the scale of the noise too."""
-
-    def __call__(self, counts: Integers, *, squared_sensitivity: int) -> tuple[Any, float]:
-        """Return the counts with noise, and its scale."""
+# A paid release: it adds noise to counts of a keyword `squared_sensitivity`, and returns the scale of the noise too.
+Draw = Callable[..., tuple[Any, float]]
 
 
 def grow_trees(trees: Sequence[CutTree], values: Sequence[Floats], draw: Draw) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,24 +23,6 @@ _BUCKETS = 128  # ranges of words, each with two files
 _BLOCK = 2**22  # bytes that are read together
 _SHARE = 6  # of the memory, that rows read back may take: they are joined, and fitted, beside a copy
 _HEAVY = 4  # times its rows, that a teacher takes to be fitted
-
-
-class Units(Protocol):
-    """Units to deal, with their public numbers of units and columns."""
-
-    @property
-    def count(self) -> int:
-        """The number of units."""
-
-    @property
-    def features(self) -> int:
-        """The number of columns."""
-
-    def ensemble(self, *, teachers: int, held_out: int, **fitting: Any) -> tuple[Ensemble, Any, Integers]:
-        """Deal the units and fit the teachers; return also one row, with its code, of each held-out unit.
-
-        `fitting` is what `Ensemble.fit_parts` takes beside the parts.
-        """
 
 
 class SpilledRows:
@@ -80,7 +62,11 @@ class SpilledRows:
         return sum(np.unique(bucket.notes()[:, 0]).size for bucket in self._files)
 
     def ensemble(self, *, teachers: int, held_out: int, **fitting: Any) -> tuple[Ensemble, Any, Integers]:
-        """Deal the units by the order of their words and fit the teachers, a range of words at a time."""
+        """Deal the units by the order of their words and fit the teachers, a range of words at a time.
+
+        Return also one row, with its code, of each held-out unit. `fitting` is what `Ensemble.fit_parts` takes beside
+        the parts.
+        """
         seats, rows = Seats(self.count, teachers, held_out, self._by_person), self.rows / teachers
         if _HEAVY * rows * 8 * self.features > self._memory:
             raise Infeasible(

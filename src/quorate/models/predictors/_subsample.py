@@ -20,7 +20,7 @@ from quorate.compute.ensemble import Ensemble
 from quorate.compute.ensemble.clusters import ClusterRows, ClusterTable
 from quorate.compute.ensemble.dealing import Encoded
 from quorate.compute.ensemble.estimators import RowsInMemory
-from quorate.compute.ensemble.sources import SpilledRows, Units
+from quorate.compute.ensemble.sources import SpilledRows
 from quorate.compute.learners import count_coefficients
 from quorate.compute.learners.backends import choose_backend
 from quorate.core.arrays import Integers
@@ -282,7 +282,15 @@ class PrivateClassifier(VotingClassifier):
             self.estimator_ = weigh_classes(self.estimator_, weights)  # proof: step 10
         return labels
 
-    def _fit_units(self, rows: Units, *, public: Any, public_labels: Any, one_scale: bool, teach: bool) -> Self:
+    def _fit_units(
+        self,
+        rows: RowsInMemory | SpilledRows | ClusterRows,
+        *,
+        public: Any,
+        public_labels: Any,
+        one_scale: bool,
+        teach: bool,
+    ) -> Self:
         """Plan from the number of units, deal and fit them, estimate what is asked for, open the budget."""
         held_out = int(rows.count * self.holdout)
         units = rows.count - held_out

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,20 +47,6 @@ def check_threshold(threshold: Any, *, scores: bool, prior: Any) -> None:
         raise InvalidInput("threshold='balanced' is at the prior: declare the shares of the classes with prior=")
 
 
-class SharesOfVotes(Protocol):
-    """What reads shares of the vote from answers: a `NoisyShares`, or the ballot of neighbours."""
-
-    @property
-    def classes(self) -> int:
-        """How many there are."""
-
-    def shares(self, answers: Any) -> NDArray[np.float64]:
-        """Return the share of each class, one row an answer."""
-
-    def excess(self, answers: Any) -> NDArray[np.float64]:
-        """Return the share of class 1 of two, which noise may have taken beyond 0 or 1."""
-
-
 @dataclass(frozen=True)
 class Scoring:
     """How released shares of the vote become probabilities, rankings and labels, all of it at no cost.
@@ -70,7 +56,7 @@ class Scoring:
     its prior on.
     """
 
-    mechanism: SharesOfVotes
+    mechanism: Any  # a `NoisyShares`, or the ballot of neighbours
     threshold: Threshold = None
     prior: tuple[float, ...] | None = None
 
