@@ -37,8 +37,8 @@ from quorate.models.evaluation.rows import (
     values_by_row,
 )
 from quorate.models.predictors.labels import class_codes, target_numbers
-from quorate.models.predictors.records import check_records
-from quorate.models.predictors.sklearn_compat import KeepsPublished, forget_fit
+from quorate.models.predictors.records import check_records, forget_fit
+from quorate.models.predictors.sklearn_compat import KeepsPublished
 from quorate.models.saving.contract import SavedModel, Spending, State
 from quorate.tables.schema import Schema
 

@@ -20,13 +20,12 @@ from quorate.core.privacy.claims import COLUMNS_READ, LABELS_READ, Claim, replac
 from quorate.core.progress import HIDDEN, progress
 from quorate.core.requests import NO_QUORUM, Quote, Replies
 from quorate.core.session import Session
-from quorate.models.predictors.records import Predictions
+from quorate.models.predictors.records import Predictions, forget_fit
 from quorate.models.predictors.sklearn_compat import (
     NO_SCORES,
     CountedCopies,
     ShowsClaim,
     Without,
-    forget_fit,
     only_with,
 )
 from quorate.models.saving.contract import SavedModel

@@ -49,6 +49,12 @@ def is_auto(estimator: Any) -> bool:
     return isinstance(estimator, str) and estimator == "auto"
 
 
+def forget_fit(model: Any) -> None:
+    """Drop all fitted attributes of a model, since no answer mixes two fits."""
+    for name in [name for name in vars(model) if name.endswith("_") and not name.startswith("_")]:
+        del vars(model)[name]
+
+
 def unless_auto(setting: Any) -> Any:
     """Return a setting, or None where it is "auto": it is then chosen from public numbers."""
     return None if isinstance(setting, str) and setting == "auto" else setting

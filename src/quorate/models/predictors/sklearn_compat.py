@@ -32,12 +32,6 @@ class Without:
         raise AttributeError(f"{owner.__name__} has no {self._name}: {self._reason}")
 
 
-def forget_fit(model: Any) -> None:
-    """Drop all fitted attributes of a model, since no answer mixes two fits."""
-    for name in [name for name in vars(model) if name.endswith("_") and not name.startswith("_")]:
-        del vars(model)[name]
-
-
 class CountedCopies:
     """An estimator that says so, once, where a second copy of it is fitted. It stands before `BaseEstimator`."""
 

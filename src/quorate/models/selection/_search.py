@@ -34,8 +34,7 @@ from quorate.core.privacy.claims import LABELS_READ, Claim, replaced
 from quorate.core.progress import hidden_progress, progress
 from quorate.core.rows import take_rows
 from quorate.models.predictors.labels import as_vector, declared_classes
-from quorate.models.predictors.records import check_matrix
-from quorate.models.predictors.sklearn_compat import forget_fit
+from quorate.models.predictors.records import check_matrix, forget_fit
 from quorate.models.saving.contract import SavedModel
 from quorate.models.selection._trials import Method, Scoring, choose_selection, plan_of, scoring_of
 from quorate.models.students.points import labels_of
