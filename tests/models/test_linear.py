@@ -377,6 +377,16 @@ SCRIPTED = {
         True,
         lambda g: g.integers(0, 2, 3000),
     ),
+    "two classes, offset": (
+        lambda: PrivateLogisticRegression(classes=[0, 1], offset=2),
+        True,
+        lambda g: g.integers(0, 2, 3000),
+    ),
+    "two classes, offset, declared": (
+        lambda: PrivateLogisticRegression(classes=[0, 1], offset=2, columns=declared_columns()),
+        False,
+        lambda g: g.integers(0, 2, 3000),
+    ),
     "many classes": (lambda: PrivateLogisticRegression(classes=range(4)), True, lambda g: g.integers(0, 4, 3000)),
     "many classes, declared": (
         lambda: PrivateLogisticRegression(classes=range(4), columns=declared_columns()),
@@ -592,7 +602,7 @@ def test_every_sum_of_a_fit_is_of_vectors_that_do_not_depend_on_the_rows_beside_
 def test_a_measured_gradient_moves_by_no_more_than_its_noise_is_for():
     X, y = table(300)
     sample = np.hstack([np.ones((300, 1)), X])
-    plan = choose_measurement(Belief.before(0.0, np.ones(4)), sample, Bernoulli(), units=300, scale=0.05, error=0.0)
+    plan = choose_measurement(Belief.before(np.zeros(4), np.ones(4)), sample, Bernoulli(), units=300, scale=0.05, error=0.0)
     whole = []
     for row in (np.full(4, 1e6), np.full(4, -1e6)):
         rows = sample.copy()
@@ -652,14 +662,14 @@ def test_the_mean_of_a_clipped_residual_is_what_draws_say(family):
 
 def test_directions_that_the_sample_does_not_show_are_not_measured():
     curvature = np.diag([1.0, 0.5, 0.0])
-    directions = directions_for(Belief.before(0.0, np.ones(3)), curvature, 1e6)
+    directions = directions_for(Belief.before(np.zeros(3), np.ones(3)), curvature, 1e6)
     assert directions.shape == (3, 2)
     assert np.abs(directions[2]).max() < 1e-6
 
 
 def test_more_noise_leaves_fewer_directions():
     curvature = np.diag(10.0 ** -np.arange(8.0))
-    belief = Belief.before(0.0, np.ones(8))
+    belief = Belief.before(np.zeros(8), np.ones(8))
     numbers = [directions_for(belief, curvature, signal).shape[1] for signal in (1.0, 1e3, 1e6, 1e9)]
     assert numbers == sorted(numbers)
     assert numbers[0] < numbers[-1]
@@ -669,7 +679,7 @@ def test_a_measurement_without_noise_finds_the_weights():
     X, _ = table(20_000, seed=3)
     sample = np.hstack([np.ones((20_000, 1)), X])
     truth = np.array([-0.5, 1.0, 0.5, -0.25])
-    family, belief = Bernoulli(), Belief.before(0.0, np.ones(4))
+    family, belief = Bernoulli(), Belief.before(np.zeros(4), np.ones(4))
     plan = choose_measurement(belief, sample, family, units=20_000, scale=1e-3, error=0.0)
     measured = plan.expected(truth, sample, family)
     assert np.allclose(update(belief, measured, plan, sample, family).weights, truth, atol=0.02)

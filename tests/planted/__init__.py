@@ -38,6 +38,7 @@ from planted.shares import SHARES
 from planted.sites import SITES
 from planted.states import STATES
 from planted.sums import SUMS
+from planted.text import TEXT
 from planted.thresholds import THRESHOLDS
 from planted.trees import TREES
 from planted.words import WORDS
@@ -47,6 +48,7 @@ __all__ = ["PLANTED", "Caught", "PlantedBug"]
 _NOISE = (*SUMS, *SCORES, *CHOICES, *THRESHOLDS, *PLANS, *NOISY_VECTORS, *SELECTIONS)
 _MODELS = (
     *LINEAR,
+    *TEXT,
     *WORDS,
     *COLUMNS,
     *HELD_OUT,

@@ -39,6 +39,12 @@ class PrivateLogisticRegression(ClassifierMixin, LinearModel):
         All labels that may occur. By default they are read from `y` and become public. For several labels at once, `y`
         is a matrix, a data frame or an Arrow table of zeros and ones, and there is nothing to declare.
 
+    offset
+        Log odds of the second of two classes that a public model gives to each row: the name of a column (its number,
+        for a matrix), or for a matrix a function of one row that returns them. They are clipped to -10 and 10, and a
+        missing one counts as 0. The fit starts from them and pays for their correction: a shift, a factor and the other
+        columns. A correction that is no better than the offset, by the last noisy sum, is left out (`is_constant_`).
+
     The number of sums, their directions and their clipping are chosen from public numbers alone; there is nothing to
     tune. A model that is no better than the constant, by a last noisy sum, is replaced by it (`is_constant_`). If the
     public rows do not look like the private ones, the model reports it (`shift_`), ignores their geometry
@@ -68,11 +74,13 @@ class PrivateLogisticRegression(ClassifierMixin, LinearModel):
         delta: float = 1e-6,
         columns: AdditiveColumns | HashedColumns | Schema | str | None = None,
         classes: Any = None,
+        offset: Any = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
         self.columns = columns
         self.classes = classes
+        self.offset = offset
 
     def fit(
         self, X: Any, y: Any, groups: Any = None, public: Any = None, sample_weight: Any = None
@@ -81,6 +89,8 @@ class PrivateLogisticRegression(ClassifierMixin, LinearModel):
         refuse_weights(sample_weight)
         targets, conditions = self._targets(y)
         outputs = targets.shape[1]
+        if self.offset is not None and (outputs > 1 or self.multilabel_):
+            raise InvalidInput("offset is the log odds of one of two classes; leave it out for more classes or labels")
         family = Bernoulli() if outputs == 1 or self.multilabel_ else Softmax()
         fitted = self._fit_rows(X, targets, groups=groups, public=public, family=family, outputs=outputs, start=0.5)
         self.coef_, self.intercept_ = fitted.weights[:, 1:], fitted.weights[:, 0]

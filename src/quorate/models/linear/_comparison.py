@@ -1,6 +1,4 @@
-"""The last release of a fit: do the weights miss targets by less than the mean alone does? PROOF.md, step 4."""
-
-from collections.abc import Sequence
+"""The last release of a fit: do the weights miss targets by less than the baseline does? PROOF.md, step 4."""
 
 import numpy as np
 
@@ -15,28 +13,30 @@ _USUAL_GAINS, _LEAST_GAIN = 0.98, 1e-3  # of the sample, that are not clipped
 
 def is_better(
     weights: Floats,
-    constants: Sequence[float],
+    baseline: Floats,
     points: Floats,
     family: Family,
     *,
     private: PrivateSums,
     noisy: NoisyVectors,
 ) -> bool:
-    """Return whether the weights are better than the mean, by a noisy mean gain and the gain that they expect.
+    """Return whether the weights are better than the baseline, by a noisy mean gain and the gain that they expect.
+
+    The baseline has the mean of each output, or a calibrated offset; rows have the intercept first.
 
     The more the noise hides of the expected gain, the further below 0 the measured one may be, by one deviation at
     most: else the noise would replace many a good model of a small table. It takes all that is left of the budget.
     """
-    slopes, base = exact_weights(weights[:, 1:].T), weights[:, 0]
+    predictors = [(exact_weights(each[:, 1:].T), each[:, 0]) for each in (weights, baseline)]
 
     def vectors(features: Floats, targets: Floats) -> Floats:
-        eta = features @ slopes + base  # proof: step 2
-        gains = family.miss(targets, np.broadcast_to(np.array(constants), eta.shape)) - family.miss(targets, eta)
-        return np.asarray(sum(gains.T) / len(constants))[:, None]  # proof: step 2: output by output
+        eta, before = (features @ slopes + base for slopes, base in predictors)  # proof: step 2
+        gains = family.miss(targets, before) - family.miss(targets, eta)
+        return np.asarray(sum(gains.T) / len(baseline))[:, None]  # proof: step 2: output by output
 
-    eta = points @ slopes + base
+    eta, before = (points @ slopes + base for slopes, base in predictors)
     mean = family.mean(eta)
-    possible = (np.zeros((1, 1)), np.ones((1, 1)), mean, family.mean(np.array(constants)[None]))
+    possible = (np.zeros((1, 1)), np.ones((1, 1)), mean, family.mean(before))
     differences = [np.abs(vectors(points, targets)) for targets in possible]
     radius = float(np.quantile(np.max(differences, axis=0), _USUAL_GAINS)) + _LEAST_GAIN
     gain, noise = private.release(vectors, entries=1, radius=min(radius, 1.0), noisy=noisy, fraction=1.0)

@@ -41,7 +41,9 @@ _MADE_STEPS = (1 / 6,) * 6  # where made rows do, and each step mends what the g
 _MADE_ERROR = 0.5  # of what is measured, that a geometry of made rows may be wrong by, if residuals have a known law
 _UNSURE_ERROR = 0.3  # the same where their spread is measured, and the variances of the weights at every step
 _CALIBRATION = 0.08  # of what the steps take, for a calibration of scores that were found by made rows
-_COMPARISON = 0.03  # of what the steps take, for the comparison with the constant
+_COMPARISON = 0.03  # of what the steps take, for the comparison with the constant or the offset
+_OFFSET_DOUBT = 0.7  # the standard deviation of the factor of an offset, which is 1 before anything is known
+_FARTHEST_SHIFT, _HALVINGS = 20.0, 50  # of an offset, for the mean of the targets
 _LARGEST_SHIFT = 0.25  # in standard deviations, up to which public rows stand for private ones
 _MOST_FAR = 0.1  # of private rows, beyond where nearly all public rows are
 _SIGNIFICANT = 4.0  # standard deviations of the noise
@@ -64,6 +66,7 @@ class Problem:
     variance: float = 1.0  # of a weight, before anything is known
     shares: tuple[Floats, float] | None = None  # released before: mean shares of the blocks, and their noise
     sides: Callable[..., list[Side]] | None = None  # of columns of which pairs are tried, given the means of features
+    offset: Floats | None = None  # the weights that make log odds known before of the columns, the intercept first
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,7 @@ class Fitted:
     public_used: bool
     steps: int
     directions: list[int]
-    constant: bool  # whether the weights were no better than the mean, which is then all that is kept
+    constant: bool  # whether the weights were no better than the mean or the offset, which is then all that is kept
     interactions: tuple[Interaction, ...] = ()  # whose products stand after the columns
 
 
@@ -105,23 +108,41 @@ def fit(problem: Problem, private: PrivateSums, public: Floats | None, noisy: No
     """Return the fitted weights. Everything that `noisy` can pay for is released."""
     means, moved, usable = _compare_public(problem, private, public, noisy)
     run = _start_run(problem, private, means, public if usable else None, noisy)
+    baseline = _baseline(problem, means, run.points)
     # Clipping takes more off large counts than off small ones, so that sums of those would calibrate wrongly.
     in_classes = isinstance(means.family, Softmax)
     calibrated = in_classes or (not usable and problem.outputs == 1 and not isinstance(means.family, Poisson))
     later = (_CALIBRATION * calibrated, _COMPARISON)
     shares = _PUBLIC_STEPS if usable else _MADE_STEPS
-    beliefs = run.steps(means.intercepts, shares, later=sum(later))
+    beliefs = run.steps(baseline, shares, later=sum(later))
     private = run.private  # with the pairs that were found
     weights, deviations, covariances = _weights_of(beliefs, run.centre)
     if calibrated:
         off, factor = _calibrate(run, weights, fraction=later[0] / sum(later))
         weights, deviations, covariances = weights * factor, deviations * factor, covariances * factor**2
         weights[:, 0] += off
-    constant = not is_better(weights, means.intercepts, run.points, run.family, private=private, noisy=noisy)
+    baseline = np.pad(baseline, ((0, 0), (0, weights.shape[1] - baseline.shape[1])))
+    constant = not is_better(weights, baseline, run.points, run.family, private=private, noisy=noisy)
     if constant:
-        weights[:, 0], weights[:, 1:], deviations[:, 1:], covariances = means.intercepts, 0.0, 0.0, 0 * covariances
+        weights, deviations[:, 1:], covariances = baseline, 0.0, 0 * covariances
     found = (run.family, moved, usable, len(shares), run.directions, constant)
     return Fitted(weights, deviations, covariances, run.centre, *found, run.interactions)
+
+
+def _baseline(problem: Problem, means: "_Means", points: Floats) -> Floats:
+    """Return the weights of the model before any correction: the mean of each output, or the offset with that mean."""
+    baseline = np.zeros((problem.outputs, 1 + _width_of(problem)))
+    baseline[:, 0] = means.intercepts
+    if problem.offset is not None:
+        log_odds = problem.offset[0] + points @ problem.offset[1:]
+        mean = float(means.family.mean(baseline[:, 0])[0])
+        low, high = -_FARTHEST_SHIFT, _FARTHEST_SHIFT
+        for _ in range(_HALVINGS):
+            shift = (low + high) / 2
+            low, high = (shift, high) if means.family.mean(log_odds + shift).mean() < mean else (low, shift)
+        baseline[0] = problem.offset
+        baseline[0, 0] += shift
+    return baseline
 
 
 def _start_run(
@@ -298,25 +319,29 @@ class _Run:
         self.together = problem.together
         self.interactions: tuple[Interaction, ...] = ()
         self.is_made = error != _PUBLIC_ERROR
+        self.known: Floats | None = None  # the standard deviation of each weight of the offset
 
-    def steps(self, intercepts: Sequence[float], shares: Sequence[float], *, later: float) -> list[Belief]:
-        """Return the belief about each output after a step for each share of the budget; `later` is not spent."""
-        plan = self._plan_pairs(len(intercepts))
+    def steps(self, baseline: Floats, shares: Sequence[float], *, later: float) -> list[Belief]:
+        """Return the belief about each output after a step for each share of the budget; `later` is not spent.
+
+        `baseline` has the weights that are believed before anything is measured, a row for each output.
+        """
+        plan = self._plan_pairs(len(baseline))
         later += plan.fraction if plan else 0.0
-        variances = [self._usual() for _ in intercepts]
-        beliefs = [Belief.before(intercept, self._usual()) for intercept in intercepts]
+        priors = [np.append(row[0] + row[1:] @ self.centre, row[1:]) for row in baseline]
+        self.known = _OFFSET_DOUBT * np.abs(baseline[0]) if self.problem.offset is not None else None
+        variances = [self._usual() for _ in priors]
+        beliefs = [Belief.before(prior, self._usual()) for prior in priors]
         earlier = [belief.weights for belief in beliefs]
-        history: list[_History] = [[] for _ in intercepts]
+        history: list[_History] = [[] for _ in priors]
         for index, share in enumerate(shares):
             is_wider = False
             if plan and index == _STEPS_BEFORE_PAIRS:
                 fraction = plan.fraction / (sum(shares[index:]) + later)
                 later -= plan.fraction
-                wider = self._add_pairs(
-                    beliefs[0], intercepts[0], variances[0], history[0], plan=plan, fraction=fraction
-                )
+                wider = self._add_pairs(beliefs[0], priors[0], variances[0], history[0], plan=plan, fraction=fraction)
                 if wider is not None:
-                    is_wider, (beliefs[0], variances[0], history[0]) = True, wider
+                    is_wider, (beliefs[0], priors[0], variances[0], history[0]) = True, wider
             fraction = share / (sum(shares[index:]) + later)
             plans = self._plans(beliefs, fraction)
             gradients, noises, miss = self._measure(plans, fraction)
@@ -326,7 +351,7 @@ class _Run:
             earlier = [belief.weights for belief in beliefs]
             for output, measurement in enumerate(zip(gradients, plans, strict=True)):
                 history[output].append(measurement)
-                learned = self._learn_step(beliefs[output], intercepts[output], variances[output], history[output])
+                learned = self._learn_step(beliefs[output], priors[output], variances[output], history[output])
                 beliefs[output], variances[output] = learned
             if self.miss_weight:
                 self._learn_spread(*miss)
@@ -347,8 +372,8 @@ class _Run:
         return self.problem.sides(self.points.mean(axis=0), pieces, numbers_alone=self.is_made)
 
     def _add_pairs(
-        self, belief: Belief, intercept: float, variances: Floats, seen: "_History", *, plan: PairPlan, fraction: float
-    ) -> tuple[Belief, Floats, "_History"] | None:
+        self, belief: Belief, prior: Floats, variances: Floats, seen: "_History", *, plan: PairPlan, fraction: float
+    ) -> tuple[Belief, Floats, Floats, "_History"] | None:
         """Add the products of pairs that interact to the columns, and learn from what was measured of them."""
         found = find_pairs(
             self._sides,
@@ -376,15 +401,17 @@ class _Run:
         history = [(measured, plan.widen(width)) for measured, plan in seen]
         history.append((found.measured, measurement))
         variances = np.append(variances, np.full(width, self.problem.variance))
-        return *self._with_evidence(intercept, variances, history), history
+        prior = np.append(prior, np.zeros(width))
+        learned, variances = self._with_evidence(prior, variances, history)
+        return learned, prior, variances, history
 
     def _learn_step(
-        self, belief: Belief, intercept: float, variances: Floats, seen: "_History"
+        self, belief: Belief, prior: Floats, variances: Floats, seen: "_History"
     ) -> tuple[Belief, Floats]:
         """Return the belief after the last measurement, and the variances, chosen by the first one or by all."""
         if len(seen) > 1 and not self.relearn:
             return self._learn(belief, seen[-1:]), variances
-        return self._with_evidence(intercept, variances, seen)
+        return self._with_evidence(prior, variances, seen)
 
     def _learn_spread(self, miss: float, noise: float) -> None:
         """Move the spread of residuals towards the one that was measured, the more the less is known of it."""
@@ -464,18 +491,30 @@ class _Run:
             belief = update(belief, measured, plan, self.sample, self.family)
         return belief
 
-    def _with_evidence(self, intercept: float, variances: Floats, seen: "_History") -> tuple[Belief, Floats]:
+    def _with_evidence(self, prior: Floats, variances: Floats, seen: "_History") -> tuple[Belief, Floats]:
         """Return the belief after all measurements, and the variances of the blocks that they make most probable.
 
         Few rounds are enough where `variances` are those after the measurements before.
         """
         for _ in range(_ROUNDS_OF_EVIDENCE if len(seen) == 1 else _MORE_ROUNDS):
-            learned = self._learn(Belief.before(intercept, variances), seen)
-            variances = evidence(learned, variances, self.together, self.problem.variance)
-        return self._learn(Belief.before(intercept, variances), seen), variances
+            learned = self._learn(Belief.before(prior, variances), seen)
+            off = np.where(self._is_known(len(prior)), 0.0, learned.weights - prior)
+            variances = evidence(Belief(off, learned.root), variances, self.together, self.problem.variance)
+            variances = np.where(self._is_known(len(prior)), self._usual(), variances)
+        return self._learn(Belief.before(prior, variances), seen), variances
 
     def _usual(self) -> Floats:
         """Return the variance of each weight before anything is measured."""
         variances = np.full(self.sample.shape[1], self.problem.variance)
         variances[0] = _INTERCEPT * self.problem.variance
+        if self.known is not None:
+            is_known = self._is_known(len(variances))
+            variances[is_known] = self.known[is_known[: len(self.known)]] ** 2
         return variances
+
+    def _is_known(self, width: int) -> NDArray[np.bool_]:
+        """Return which weights are those of the offset: evidence of other columns does not change their doubt."""
+        is_known = np.zeros(width, dtype=np.bool_)
+        if self.known is not None:
+            is_known[1 : len(self.known)] = self.known[1:] > 0
+        return is_known

@@ -31,11 +31,9 @@ class Belief:
     root: Floats
 
     @classmethod
-    def before(cls, intercept: float, variances: Floats) -> "Belief":
-        """Return the belief before anything is measured; the first variance is that of the intercept."""
-        weights = np.zeros(len(variances))
-        weights[0] = intercept
-        return cls(weights, np.diag(np.sqrt(variances)))
+    def before(cls, prior: Floats, variances: Floats) -> "Belief":
+        """Return the belief before anything is measured; the first weight is the intercept."""
+        return cls(prior, np.diag(np.sqrt(variances)))
 
     @property
     def variances(self) -> Floats:

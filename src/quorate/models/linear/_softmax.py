@@ -171,12 +171,12 @@ class ClassRun:
         self.directions: list[int] = []
         self.interactions: tuple[Interaction, ...] = ()
 
-    def steps(self, intercepts: Sequence[float], shares: Sequence[float], *, later: float) -> list[Belief]:
+    def steps(self, baseline: Floats, shares: Sequence[float], *, later: float) -> list[Belief]:
         """Return the belief about each class after a step for each share of the budget; `later` is not spent."""
         variances = np.ones(self._sample.shape[1])
         variances[0] = _INTERCEPT_VARIANCE
-        weights = np.zeros((len(variances), len(intercepts)))
-        weights[0] = intercepts
+        weights = np.zeros((len(variances), len(baseline)))
+        weights[0] = baseline[:, 0]
         root = after = np.diag(np.sqrt(variances))
         before = prior = weights
         for index, share in enumerate(shares):

@@ -1,6 +1,6 @@
 """The base of the linear models: columns, units, the budget, the claim, and predictions at no cost."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any, Self
 
@@ -13,7 +13,8 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 from quorate.core.arrays import Floats
 from quorate.core.checks import check_positive, warn_of_private
 from quorate.core.errors import InvalidInput
-from quorate.core.estimator_calls import one_thread
+from quorate.core.estimator_calls import Calls, one_thread
+from quorate.core.isolation import silence
 from quorate.core.mechanisms import NoisyVectors
 from quorate.core.privacy import Budget
 from quorate.core.privacy.claims import Claim, Node, replaced
@@ -73,6 +74,7 @@ _FITTED = (
     "schema_share_",
 )
 _WIDE = 300  # columns of a sparse matrix, up to which it is filled
+_MOST_LOG_ODDS = 10.0  # of an offset, to either side
 
 
 def check_columns(columns: Any) -> Any:
@@ -138,6 +140,17 @@ def _kind_of_block(block: Any) -> ColumnKind:
     return "date" if block.date else "number"
 
 
+class _OneRow:
+    """A function of one row, as `Calls` puts rows to a model: one at a time, so that no row depends on others."""
+
+    def __init__(self, log_odds: Callable[[Any], Any]) -> None:
+        self._log_odds = log_odds
+
+    def predict(self, rows: Floats) -> Floats:
+        """Return the log odds of the only row."""
+        return np.asarray(self._log_odds(rows[0]), dtype=np.float64).reshape(1, 1)
+
+
 class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
     """A generalised linear model over columns made from public rows. Subclasses set the family."""
 
@@ -148,6 +161,7 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
     epsilon: float
     delta: float
     columns: Any
+    offset: Any = None
 
     def _fit_rows(self, X: Any, targets: Floats, *, groups: Any, public: Any, **problem: Any) -> Fitted:
         """Fit weights on private rows; `problem` says what is fitted, besides the columns."""
@@ -157,6 +171,7 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
         check_positive("epsilon", self.epsilon)
         for name in _FITTED:
             self.__dict__.pop(name, None)  # of an earlier fit
+        X, public = self._with_log_odds(X), None if public is None else self._with_log_odds(public)
         columns = self._unfitted_columns(X, public)
         wide = isinstance(columns, HashedColumns)
         known = None if public is None else self._public_rows(public, wide)
@@ -170,7 +185,7 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
             noisy, columns = self._learn_columns(rows, None if one_each else units, number, problem["outputs"])
         else:
             noisy = None
-        self.columns_ = columns.fit(known, **sizes)
+        self.columns_ = self._declare_offset(columns, rows.shape[1]).fit(known, **sizes)
         self.form_ = self._form(X, rows)
         private = PrivateSums(self._encoder(rows), targets, units, number, one_each=one_each)
         described = self._described(problem)
@@ -194,6 +209,8 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
     def to_state(self) -> State:
         """Return settings and columns, the coefficients, and how much of each may be noise."""
         check_is_fitted(self, "coef_")
+        if callable(self.offset):
+            raise InvalidInput("a function as offset is not saved; fit with the offset as a column, by its name")
         document = {"columns": self.columns_.document(), "curves": [asdict(curve) for curve in self.curves_]}
         state = State({**self.fitted_values(), **document})
         columns = {f"columns_{part}": values for part, values in self.columns_.arrays().items()}
@@ -225,7 +242,8 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
         """Return how large the model is, and its classes."""
         facts = [f"{type(self).__name__}: {self.coef_.size} coefficients of {self.n_features_in_} columns."]
         if self.is_constant_:
-            facts.append("No model better than the constant was found: every answer is the same.")
+            baseline = "constant was found: every answer is the same" if self.offset is None else "offset was found"
+            facts.append(f"No model better than the {baseline}.")
         if pairs := [part for part in getattr(self.columns_, "together_", ()) if isinstance(part, Interaction)]:
             names = (f"{part.first.name} and {part.second.name}" for part in pairs)
             facts.append(f"Pairs of columns that interact: {', '.join(names)}.")
@@ -261,7 +279,45 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
         shares = self.columns_.known_shares() if isinstance(self.columns_, AdditiveColumns) else None
         if isinstance(self.columns_, AdditiveColumns):
             problem |= {"sides": self.columns_.sides}
+        if self.offset is not None:
+            problem |= {"offset": self._offset_weights()}
         return Problem(atoms=self.columns_.atoms(), together=self.columns_.families(), shares=shares, **problem)
+
+    def _with_log_odds(self, X: Any) -> Any:
+        """Return the rows of a matrix with their log odds by a callable offset as one more column.
+
+        Each row is asked alone, and one on which the function fails has none: proof: step 4.
+        """
+        if not callable(self.offset):
+            return X
+        if is_frame(X) or sparse.issparse(X):
+            raise InvalidInput("offset is a function of rows of a dense matrix; give another table a column of log odds")
+        rows = open_matrix(X)
+        with silence(), one_thread():
+            return np.hstack([rows, Calls(rows, 1).values(_OneRow(self.offset), 1)])
+
+    def _declare_offset(self, columns: Any, width: int) -> Any:
+        """Return columns among which the offset is a straight line between public bounds."""
+        if self.offset is None:
+            return columns
+        if isinstance(columns, HashedColumns):
+            raise InvalidInput("offset takes a table or a dense matrix; hashed columns have no column of log odds")
+        name = width - 1 if callable(self.offset) else self.offset
+        declared = columns.declared or {}
+        known = dict(declared if isinstance(declared, Mapping) else enumerate(declared))
+        line = Ramps(str(name), (-_MOST_LOG_ODDS, _MOST_LOG_ODDS), missing=True)
+        return columns.set_params(declared={**known, name: line}, shares=None)
+
+    def _offset_weights(self) -> Floats:
+        """Return the weights that make log odds of the columns, the intercept first. A missing offset is 0."""
+        names = self.columns_.names_
+        name = len(names) - 1 if callable(self.offset) else self.offset
+        if name not in names:
+            raise InvalidInput(f"offset must be a column of X or a function of its rows, got {self.offset!r}")
+        first = 1 + sum(len(block.names) for block in self.columns_.blocks_[: names.index(name)])
+        weights = np.zeros(1 + sum(int(values.shape[1]) for values in self.columns_.atoms()))
+        weights[[0, first, first + 1]] = -_MOST_LOG_ODDS, 2 * _MOST_LOG_ODDS, _MOST_LOG_ODDS
+        return weights
 
     def _declared_schema(self) -> Schema | None:
         return self.columns if isinstance(self.columns, Schema) else None
@@ -375,6 +431,7 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
         check_is_fitted(self, "coef_")
         if isinstance(X, OpenTable) and self.takes_opened:
             return X
+        X = X if np.shape(X)[1:] == (self.n_features_in_,) else self._with_log_odds(X)
         if isinstance(self.columns_, HashedColumns):
             return validate_data(self, X, reset=False, accept_sparse="csr", dtype=np.float64)
         return check_records(self, X, estimator=self, reset=False, missing=True)
@@ -387,6 +444,7 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
     def private_queries(self, X: Any) -> Any:
         """Return private rows as queries, each value read as `fit` reads it: none is refused. Proof: step 5."""
         check_is_fitted(self, "coef_")
+        X = X if np.shape(X)[1:] == (self.n_features_in_,) else self._with_log_odds(X)
         validate_data(self, X, reset=False, skip_check_array=True)  # of names, and of how many there are
         if isinstance(self.columns_, HashedColumns):
             counts = as_counts(finite_numbers(X))
