@@ -602,7 +602,9 @@ def test_every_sum_of_a_fit_is_of_vectors_that_do_not_depend_on_the_rows_beside_
 def test_a_measured_gradient_moves_by_no_more_than_its_noise_is_for():
     X, y = table(300)
     sample = np.hstack([np.ones((300, 1)), X])
-    plan = choose_measurement(Belief.before(np.zeros(4), np.ones(4)), sample, Bernoulli(), units=300, scale=0.05, error=0.0)
+    plan = choose_measurement(
+        Belief.before(np.zeros(4), np.ones(4)), sample, Bernoulli(), units=300, scale=0.05, error=0.0
+    )
     whole = []
     for row in (np.full(4, 1e6), np.full(4, -1e6)):
         rows = sample.copy()

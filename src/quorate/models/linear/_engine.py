@@ -405,9 +405,7 @@ class _Run:
         learned, variances = self._with_evidence(prior, variances, history)
         return learned, prior, variances, history
 
-    def _learn_step(
-        self, belief: Belief, prior: Floats, variances: Floats, seen: "_History"
-    ) -> tuple[Belief, Floats]:
+    def _learn_step(self, belief: Belief, prior: Floats, variances: Floats, seen: "_History") -> tuple[Belief, Floats]:
         """Return the belief after the last measurement, and the variances, chosen by the first one or by all."""
         if len(seen) > 1 and not self.relearn:
             return self._learn(belief, seen[-1:]), variances

@@ -291,7 +291,9 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
         if not callable(self.offset):
             return X
         if is_frame(X) or sparse.issparse(X):
-            raise InvalidInput("offset is a function of rows of a dense matrix; give another table a column of log odds")
+            raise InvalidInput(
+                "offset is a function of rows of a dense matrix; give another table a column of log odds"
+            )
         rows = open_matrix(X)
         with silence(), one_thread():
             return np.hstack([rows, Calls(rows, 1).values(_OneRow(self.offset), 1)])
