@@ -75,7 +75,7 @@ def test_where_the_noise_hides_every_correction_the_calibrated_offset_is_left():
 def test_a_column_of_a_frame_is_named_and_saved(tmp_path):
     X, odds, y = table(3000)
     frame = pandas.DataFrame(X, columns=[f"x{index}" for index in range(COLUMNS)]).assign(odds=odds)
-    declared = {name: (-3, 3) for name in frame.columns[:-1]}
+    declared = dict.fromkeys(frame.columns[:-1], (-3, 3))
     model = PrivateLogisticRegression(classes=[0, 1], offset="odds", columns=AdditiveColumns(declared=declared))
     model.fit(frame, y)
     save(model, tmp_path / "model")

@@ -21,7 +21,7 @@ def _offset_replayed(twin: tuple[Any, str, Any]) -> Caught:
     other[-1] = 1e3
     model = PrivateLogisticRegression(offset=lambda X: X.mean(axis=-1) - X.mean())
     with replaced(*twin):
-        first, second = (model._with_log_odds(table)[:-1, -1] for table in (rows, other))  # noqa: SLF001
+        first, second = (model._with_log_odds(table)[:-1, -1] for table in (rows, other))
     moved = int((first != second).sum())
     return Caught("replay on neighbours", f"one row moved the log odds of {moved} others", found=moved > 0)
 
