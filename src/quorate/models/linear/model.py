@@ -13,8 +13,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 from quorate.core.arrays import Floats
 from quorate.core.checks import check_positive, warn_of_private
 from quorate.core.errors import InvalidInput
-from quorate.core.estimator_calls import Calls, one_thread
-from quorate.core.isolation import silence
+from quorate.core.estimator_calls import Calls, one_thread, silence
 from quorate.core.mechanisms import NoisyVectors
 from quorate.core.privacy import Budget
 from quorate.core.privacy.claims import Claim, Node, replaced
