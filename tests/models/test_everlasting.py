@@ -90,15 +90,14 @@ def test_growth_makes_later_phases_longer():
 
 
 def test_any_estimator_and_persons():
-    classifier = EverlastingClassifier(
-        KNeighborsClassifier(n_neighbors=3), epsilon=60.0, delta=1e-2, chunk=20, no_quorums=2, classes=["no", "yes"]
-    )
+    settings = {"epsilon": 60.0, "delta": 1e-2, "chunk": 20, "no_quorums": 2, "phase_size": 900}
+    classifier = EverlastingClassifier(KNeighborsClassifier(n_neighbors=3), classes=["no", "yes"], **settings)
     X, y = records(6000)
     labels, people = np.where(y == 1, "yes", "no"), np.arange(6000) // 2
     classifier.fit(X, labels, groups=people)
     assert classifier.teachers_ == 150
     assert "all rows of one person" in classifier.claim_
-    queries, right = clear(3001, 1)
+    queries, right = clear(901, 1)
     made = classifier.predict(queries)
     assert classifier.phase_ == 2
     assert (made.labels == np.where(right == 1, "yes", "no")).mean() > 0.9

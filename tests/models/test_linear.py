@@ -230,16 +230,14 @@ def test_correlated_columns_do_not_make_a_fit_diverge():
     assert model.score(X[8000:], y[8000:]) > 0.6  # and -4 or less where columns are taken to be independent
 
 
+@pytest.mark.usefixtures("taped")
 def test_constant_columns_do_not_hide_how_the_others_go_together():
     """Where a score of noise had the variance of the others, each fit was the constant."""
     generator = np.random.default_rng(0)
     X = np.hstack([generator.normal(size=(8000, 4)), np.full((8000, 4), 3.0)])
     y = X[:, 0] + X[:, 1] - X[:, 2] + 0.5 * generator.normal(size=8000)
-    scores = []
-    for _ in range(3):  # of 159 such fits the worst had .745, most .9
-        model = PrivateLinearRegression(bounds=(-8, 8), delta=1e-5, columns="learned").fit(X[:5000], y[:5000])
-        scores.append(model.score(X[5000:], y[5000:]))
-    assert max(scores) > 0.6
+    model = PrivateLinearRegression(bounds=(-8, 8), delta=1e-5, columns="learned").fit(X[:5000], y[:5000])
+    assert model.score(X[5000:], y[5000:]) > 0.6  # of 159 such fits the worst had .745, most .9
 
 
 @pytest.mark.usefixtures("taped")
@@ -847,17 +845,15 @@ def test_columns_that_go_together_are_no_harm_where_no_public_row_says_so():
     assert auc[1] > auc[0] - 0.02
 
 
+@pytest.mark.usefixtures("taped")
 def test_long_tails_are_seen_where_only_their_ends_are_declared():
     """Even cuts of such ends, and the means of ramps, once left an AUC of 0.734; with public rows there is 0.77."""
     X, y = nested_table(30_000, 0)
     rest, labels = nested_table(10_000, 1)
     columns = AdditiveColumns(declared=[(-1, 5000), (0, 100), (0, 1), (0, 1), (0, 50_000), (0, 1_000_000)])
-    reached = []
-    for seed in range(1, 4):  # one fit in ten falls behind: of 11, ten were between 0.763 and 0.765, and one at 0.751
-        with entropy_tape(seed):
-            model = PrivateLogisticRegression(classes=[0, 1], columns=columns).fit(X, y)
-        reached.append(roc_auc_score(labels, model.decision_function(rest)))
-    assert np.median(reached) > 0.757
+    model = PrivateLogisticRegression(classes=[0, 1], columns=columns).fit(X, y)
+    # Of 11 fits, ten were between 0.763 and 0.765, and one at 0.751.
+    assert roc_auc_score(labels, model.decision_function(rest)) > 0.757
 
 
 @pytest.mark.usefixtures("taped")
