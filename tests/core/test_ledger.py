@@ -2,8 +2,7 @@
 
 import os
 import stat
-import subprocess
-import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from quorate.core.ledger.budget import is_gone, owner_name
 from quorate.core.ledger.chain import canonical, digest_rows, keyed_hash, link
 from quorate.core.privacy import RENYI_QUANTA, to_capacity
 from quorate.core.requests import Asked
+from support.forked import Forked
 
 SPENDER = """
 import sys
@@ -91,8 +91,11 @@ def test_a_capacity_from_another_library_of_logarithms_is_kept(path, monkeypatch
 def test_processes_share_one_budget(path):
     """Four processes reserve two units, keep one; 64 units in all, of which the last may not find its second."""
     Ledger.create(path, Budget(epsilon=1.0, delta=0.0), fingerprint="m")
-    running = [subprocess.Popen([sys.executable, "-c", SPENDER, str(path)], stdout=subprocess.PIPE) for _ in range(4)]
-    granted = sum(int(process.communicate(timeout=300)[0]) for process in running)
+    with tempfile.TemporaryFile("w+") as said:
+        running = [Forked(SPENDER, str(path), stdout=said.fileno(), stderr=2) for _ in range(4)]
+        assert [process.wait(300) for process in running] == [0] * 4
+        said.seek(0)
+        granted = sum(map(int, said.read().split()))
     assert 58 <= granted <= 63
     assert Ledger.open(path, fingerprint="m").budget().spent().renyi == granted / 64
 

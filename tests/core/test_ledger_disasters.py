@@ -5,8 +5,6 @@ import resource
 import shutil
 import signal
 import sqlite3
-import subprocess
-import sys
 import tempfile
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +14,7 @@ import pytest
 from quorate.core.errors import BudgetSpent, LedgerRefused
 from quorate.core.ledger import chain
 from quorate.core.ledger._store import SQLiteStore
+from support.forked import run_forked
 from support.ledger_in_use import LEASE, SPENT, UNITS, ask, make_used, open_ledger, request_of, session_of, units_spent
 
 
@@ -30,9 +29,7 @@ def path(tmp_path, monkeypatch):
 def _abandoned(path, first, *more, checkpoint_after=None):
     """Have a process use the ledger and die without a word."""
     code = f"""
-import os, signal, sys
-sys.path.insert(0, {os.path.dirname(os.path.dirname(__file__))!r})
-import sqlite3
+import os, signal, sqlite3
 from support.ledger_in_use import ask, open_ledger, session_of
 from pathlib import Path
 path = Path({str(path)!r})
@@ -44,8 +41,8 @@ for number in {[first, *more]!r}:
 print(ask(session, {first}), flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=300, check=False)
-    assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()
+    status, _, errors = run_forked(code)
+    assert status == -signal.SIGKILL, errors
 
 
 def test_a_log_that_was_removed_is_refused(path):
@@ -186,8 +183,7 @@ def test_who_may_not_write_is_refused(path, what):
             file.chmod(0o666 if what == "folder" else 0o444)
         folder.chmod(0o755 if what == "folder" else 0o777)
         code = f"""
-import os, sys
-sys.path.insert(0, {os.path.dirname(os.path.dirname(__file__))!r})
+import os
 from pathlib import Path
 from quorate.core.errors import LedgerRefused
 from support.ledger_in_use import ask, open_ledger, session_of
@@ -199,8 +195,8 @@ try:
 except LedgerRefused as error:
     print("refused", error)
 """
-        ended = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=300, check=False)
-        assert ended.stdout.startswith(b"refused"), ended.stderr.decode() + ended.stdout.decode()
+        status, said, errors = run_forked(code)
+        assert (status, said[:7]) == (0, "refused"), errors
         assert units_spent(folder / path.name) in (SPENT, SPENT + LEASE)
 
 
