@@ -206,11 +206,12 @@ def test_a_backup_of_a_ledger_in_a_database_has_the_folder_alone(model, postgres
     assert ask(model, 0.0).all()
 
 
-def test_a_ledger_in_use_is_not_replaced(model, tmp_path, capsys):
+def test_a_ledger_in_use_is_not_replaced(model, tmp_path, capsys, monkeypatch):
     backup = tmp_path / "backup"
     shown(capsys, "ledger", "backup", model, backup)
-    with open(model / "ledger.lock") as lock:
+    with open(model / "ledger.lock") as lock, monkeypatch.context() as patch:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        patch.setenv("QUORATE_DATABASE_SECONDS", "0.5")  # it waits for the lock in vain
         assert "stop the server" in shown(capsys, "ledger", "restore", model, "--backup", backup, code=1).err
     assert not list(model.glob(".*"))
     serving = load(model, lease=5)

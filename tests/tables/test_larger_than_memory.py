@@ -3,8 +3,6 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +28,7 @@ from quorate.core.checks import check_bytes
 from quorate.models.predictors._subsample import Encoding
 from quorate.tables import Label, Number, Schema
 from quorate.tables.files import TableStream, table_files
+from support.forked import run_forked
 
 SCHEMA = Schema({"a": Number(), "b": Number()}, label=Label("y", ["ill", "well"]))
 SETTINGS = {"epsilon": 4.0, "teachers": 60, "queries": 10, "aggregator": "noisy_max"}
@@ -316,9 +315,8 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_spilled_rows_have_no_name_and_end_with_the_process(tmp_path):
-    run = subprocess.run([sys.executable, "-c", _KILLED, str(tmp_path)], check=False, capture_output=True, text=True)
-    assert run.returncode == -signal.SIGKILL
-    assert run.stdout.strip() == "[] 80000 {'0o600'}"
+    status, said, _ = run_forked(_KILLED, str(tmp_path))
+    assert (status, said.strip()) == (-signal.SIGKILL, "[] 80000 {'0o600'}")
     assert not list(tmp_path.iterdir())
 
 
