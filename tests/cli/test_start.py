@@ -443,18 +443,8 @@ def test_no_private_row_is_asked_as_a_query(tmp_path, monkeypatch, capsys, optio
     written = []
     for first in (lines[0], "12aSECRET,f,2024-03-05,no"):
         Path("t.csv").write_text("\n".join(["age,sex,seen,bought", first, *lines[1:]]) + "\n")
-        asked = [
-            "start",
-            "t.csv",
-            "--label",
-            "bought",
-            "--classes",
-            "no,yes",
-            "--epsilon",
-            "4",
-            "--out",
-            f"out{len(written)}",
-        ]
+        asked = ["start", "t.csv", "--label", "bought", "--classes", "no,yes", "--epsilon", "4"]
+        asked += ["--out", f"out{len(written)}"]
         assert main([*asked, *options, "--run"]) == 0
         runpy.run_path(f"out{len(written)}/script.py")
         assert "SECRET" not in "".join(capsys.readouterr())

@@ -1,4 +1,4 @@
-"""The command line: `main` runs one command. `app` lists the commands and `signatures` makes options of signatures."""
+"""The command line: `main` runs one command. `app` lists the commands and `options` reads options from signatures."""
 
 from quorate.cli.app import main
 

@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 from cyclopts import Group, Parameter
 
-from quorate.cli.options import Trusted, split_list
+from quorate.cli.options import Trusted, options_from, split_list, with_options
 from quorate.cli.output import check_report
 from quorate.cli.predict import rows_of_model
 from quorate.cli.reading import Data, Tables, check_column_names, read_data, target_column
-from quorate.cli.signatures import options_from, with_options
 from quorate.core.errors import InvalidInput
 from quorate.core.progress import progress
 from quorate.models.evaluation import ModelCheck, check_model
@@ -65,7 +64,6 @@ class Test:
         skip="model X y groups by by_values bins schema",
         types={"account": Path | None},
         helps={
-            "delta": "The delta of (epsilon, delta)-differential privacy: far below one over the number of records.",
             "account": "The folder of an account, made by `quorate ledger account`, that this test draws on.",
         },
     )

@@ -19,10 +19,9 @@ from rich.console import Console
 
 from quorate.cli.fit_methods import METHODS, Method
 from quorate.cli.fit_models import TARGET_FILE, Fitted, fit_stream, fit_table, named_curves, open_stream
-from quorate.cli.options import AsJson
+from quorate.cli.options import AsJson, with_options
 from quorate.cli.output import check_new_folder, check_report, show_bill
 from quorate.cli.reading import Data, Tables
-from quorate.cli.signatures import with_options
 from quorate.models.saving import save
 from quorate.tables import SCHEMA_FILE
 

@@ -12,8 +12,7 @@ from typing import Any, Literal
 
 from cyclopts import Group
 
-from quorate.cli.options import AggregatorName, ConceptName, Device, LearnerName, Trusted
-from quorate.cli.signatures import option, options_from
+from quorate.cli.options import AggregatorName, ConceptName, Device, LearnerName, Trusted, option, options_from
 
 _NOT_OPTIONS = (  # of the estimators: objects, what tables give, and what takes more than a line to explain
     "account backend ballots beta cells classes columns concept cutoff_epsilon estimator kappa labelled "
@@ -58,7 +57,6 @@ _TYPES: dict[str, Any] = {  # of parameters that are plain texts in Python
 _HELPS = {
     "aggregator": "How ballots become answers. auto takes the one that is expected to answer most queries correctly, "
     "chosen without reading the records.",
-    "delta": "The delta of (epsilon, delta)-differential privacy: far below one over the number of records.",
 }
 
 

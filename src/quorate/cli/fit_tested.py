@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from quorate.cli.fit import Output
-from quorate.cli.options import two_numbers
+from quorate.cli.options import options_from, two_numbers, with_options
 from quorate.cli.output import check_new_folder, show_bill
 from quorate.cli.reading import Tables, read_data, show_learned_problems, warn_of_delta
-from quorate.cli.signatures import options_from, with_options
 from quorate.core.errors import InvalidInput
 from quorate.models import fitting
 
@@ -17,7 +16,6 @@ _TYPES = {"bounds": str | None, "test_share": float | Literal["auto"]}
 _HELPS = {
     "bounds": "The lowest and the highest value of a label that is a number, as in 0,120. The model is then a "
     "regression.",
-    "delta": "The delta of (epsilon, delta)-differential privacy: far below one over the number of records.",
 }
 
 

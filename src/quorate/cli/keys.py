@@ -4,7 +4,6 @@ import json as jsons
 import sys
 import time
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -12,7 +11,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import App, Parameter
 
 from quorate.cli.ledger import key_figures, opened_ledger
-from quorate.cli.options import AsJson, ModelPath
+from quorate.cli.options import AsJson, ModelPath, option, with_options
 from quorate.cli.output import show_line, show_rows
 from quorate.core.errors import InvalidInput
 from quorate.core.ledger import Ledger, share_figures
@@ -38,46 +37,41 @@ Lifted = Annotated[
 ]
 
 
-@Parameter(name="*")
-@dataclass
-class Limits:
-    """The limits of a key, or of a project of several keys."""
-
-    quota: int | None = None
-    "How many rows it may ask in total."
-    per_minute: int | None = None
-    "How many rows it may ask in a minute."
-    per_phase: int | None = None
-    "How many rows it may ask in a phase of an everlasting model, so that it cannot close the phase for others."
-    no_quorums: int | None = None
-    "How many no-quorums it may meet."
-    budget: float | None = None
-    "The share of the whole budget that it may spend, from 0 to 1. Shares may add up to more than 1."
-
-    def changes(self, lift: Collection[str] = ()) -> dict[str, Any]:
-        """Return the limits from the options, with None for limits to lift."""
-        return {name: value for name, value in asdict(self).items() if value is not None} | dict.fromkeys(lift)
+_LIMITS = {  # of a key, or of a project of several keys
+    "quota": (int, "How many rows it may ask in total."),
+    "per_minute": (int, "How many rows it may ask in a minute."),
+    "per_phase": (
+        int,
+        "How many rows it may ask in a phase of an everlasting model, so that it cannot close the phase for others.",
+    ),
+    "no_quorums": (int, "How many no-quorums it may meet."),
+    "budget": (
+        float,
+        "The share of the whole budget that it may spend, from 0 to 1. Shares may add up to more than 1.",
+    ),
+}
+_KEY_LIMITS = _LIMITS | {
+    "project": (str, "The project whose share it also uses, made by `quorate keys project`; an empty text for none."),
+    "expires": (float, "The number of days, from now, after which it expires."),
+}
 
 
-@Parameter(name="*")
-@dataclass
-class KeyLimits(Limits):
-    """The limits of a key, its project and its lifetime."""
+def _limit_options(limits: Mapping[str, tuple[Any, str]]) -> list[Any]:
+    return [option(name, kind | None, None, text) for name, (kind, text) in limits.items()]
 
-    project: str | None = None
-    "The project whose share it also uses, made by `quorate keys project`; an empty text for none."
-    expires: float | None = None
-    "The number of days, from now, after which it expires."
 
-    def changes(self, lift: Collection[str] = ()) -> dict[str, Any]:
-        """Return the settings from the options, with None for limits to lift."""
-        days = self.expires
-        if days is not None and not 0 < days < 36525:
+def _changes(limits: Mapping[str, Any], lift: Collection[str] = ()) -> dict[str, Any]:
+    """Return the limits that options give, with None for limits to lift."""
+    changes = {name: value for name, value in limits.items() if value is not None} | dict.fromkeys(lift)
+    if (days := changes.get("expires")) is not None:
+        if not 0 < days < 36525:
             raise InvalidInput(f"--expires must be a number of days above 0, got {days!r}")
-        return super().changes(lift) | ({} if days is None else {"expires": time.time() + days * _DAY})
+        changes["expires"] = time.time() + days * _DAY
+    return changes
 
 
 @keys.command(name="add")
+@with_options(_limit_options(_KEY_LIMITS))
 def _add(
     model: ModelPath,
     name: Annotated[
@@ -85,18 +79,18 @@ def _add(
     ],
     *,
     scope: Scopes = ("ask",),
-    limits: KeyLimits | None = None,
     unlimited: Annotated[
         bool, Parameter(negative="", help="Let the key spend the whole budget, or take every seat of a phase.")
     ] = False,
     json: AsJson = False,
+    **limits: Any,
 ) -> int:
     """Make a key and print it once: only a hash is kept. A running server accepts it within a second or so.
 
     A key that may ask has a share: a tenth of the budget, or of the rows that can close a phase of an everlasting
     model, unless --budget, --no-quorums, --per-phase or a project limits it, or --unlimited lifts that.
     """
-    values = (limits or KeyLimits()).changes()
+    values = _changes(limits)
     is_limited = not values.keys().isdisjoint(_SHARES)
     if unlimited and is_limited:
         raise InvalidInput("--unlimited must stand without --budget, --no-quorums and --per-phase; leave one out")
@@ -151,12 +145,11 @@ def _show_token(token: str, name: str, model: Path, figures: dict[str, Any], *, 
 
 
 @keys.command(name="change")
-def _change(
-    model: ModelPath, id: KeyId, *, limits: KeyLimits | None = None, lift: Lifted = (), json: AsJson = False
-) -> int:
+@with_options(_limit_options(_KEY_LIMITS))
+def _change(model: ModelPath, id: KeyId, *, lift: Lifted = (), json: AsJson = False, **limits: Any) -> int:
     """Change the limits of a key; those that are not given stay. Its use stays counted, and its answers are kept."""
     with opened_ledger(model) as ledger:
-        ledger.change_key(id, **(limits or KeyLimits()).changes(lift))
+        ledger.change_key(id, **_changes(limits, lift))
         return _show_key(ledger, id, "changed", as_json=json)
 
 
@@ -175,17 +168,18 @@ def _show_key(ledger: Ledger, id: str, change: str, *, as_json: bool) -> int:
 
 
 @keys.command(name="project")
+@with_options(_limit_options(_LIMITS))
 def _project(
     model: ModelPath,
     name: Annotated[str, Parameter(help="The project.")],
     *,
-    limits: Limits | None = None,
     lift: Lifted = (),
     json: AsJson = False,
+    **limits: Any,
 ) -> int:
     """Make a project, or change the limits that its keys share; those that are not given stay."""
     with opened_ledger(model) as ledger:
-        ledger.set_project(name, **(limits or Limits()).changes(lift))
+        ledger.set_project(name, **_changes(limits, lift))
         view = ledger.view()
         (figures,) = (share_figures(project, view) for project in view.projects if project.name == name)
     text = f"keys of {name!r} share its limits: quorate keys add {model} NAME --project ..."

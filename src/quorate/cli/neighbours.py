@@ -15,10 +15,9 @@ from cyclopts import App, Parameter
 
 from quorate.cli.fit_methods import METHODS
 from quorate.cli.fit_models import TARGET_FILE
-from quorate.cli.options import AsJson, split_list, two_numbers
+from quorate.cli.options import AsJson, options_from, split_list, two_numbers, with_options
 from quorate.cli.output import show_bill, show_plan
 from quorate.cli.reading import FileOptions, show_problems, target_column
-from quorate.cli.signatures import options_from, with_options
 from quorate.core.errors import InvalidInput
 from quorate.models.knn import NeighbourClassifier, plan_neighbours
 from quorate.models.saving import Folder, load, open_folder

@@ -2,9 +2,16 @@
 
 from typing import Any, Literal
 
-from quorate.cli.options import AggregatorName, AsJson, ConceptName, make_concept, refuse_idle
+from quorate.cli.options import (
+    AggregatorName,
+    AsJson,
+    ConceptName,
+    make_concept,
+    options_from,
+    refuse_idle,
+    with_options,
+)
 from quorate.cli.output import show_plan
-from quorate.cli.signatures import options_from, with_options
 from quorate.core.errors import InvalidInput
 from quorate.planner import plan as plan_votes
 from quorate.planner import plan_concept

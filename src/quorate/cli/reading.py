@@ -174,34 +174,30 @@ def read_data(
     columns hold: until then no value of them is wrong.
     """
     names = split_list(tables.label)
+    are_flags = several and not number and len(names) > 1
+    if number and (len(names) != 1 or tables.classes is not None or tables.read_classes):
+        raise InvalidInput("a number to predict takes one --label, a column of numbers, and no classes")
+    if are_flags and tables.read_classes:
+        raise InvalidInput("--read-classes takes one --label that is a class")
+    targets = names if number or are_flags else []
+    records, public, schema = _read_features(tables, targets=targets, leave_ids=leave_ids, is_learned=is_learned)
     if number:
-        return _read_number(tables, names, leave_ids=leave_ids, is_learned=is_learned)
-    if several and len(names) > 1:
-        return _read_flags(tables, names, is_learned=is_learned)
-    records, public, schema = _read_features(tables, leave_ids=leave_ids, is_learned=is_learned)
+        _check_public_numbers(public, names[0])
+        return Data(records, public, schema, names[0], target_column(records, names[0]))
+    if are_flags:
+        return Data(records, public, schema, tables.label or "", _read_flags(tables, records, schema, names))
     label = check_label(schema)
     classes = None if tables.read_classes else list(label.classes)
     return Data(records, public, schema, label.column, schema.labels(records), classes)
 
 
-def _read_number(tables: Tables, names: list[str], *, leave_ids: bool, is_learned: bool) -> Data:
-    if len(names) != 1 or tables.classes is not None or tables.read_classes:
-        raise InvalidInput("a number to predict takes one --label, a column of numbers, and no classes")
-    records, public, schema = _read_features(tables, targets=names, leave_ids=leave_ids, is_learned=is_learned)
-    _check_public_numbers(public, names[0])
-    return Data(records, public, schema, names[0], target_column(records, names[0]))
-
-
-def _read_flags(tables: Tables, names: list[str], *, is_learned: bool) -> Data:
-    if tables.read_classes:
-        raise InvalidInput("--read-classes takes one --label that is a class")
-    records, public, schema = _read_features(tables, targets=names, is_learned=is_learned)
+def _read_flags(tables: Tables, records: Any, schema: Schema, names: Sequence[str]) -> Any:
+    """Return columns of 0 and 1, or of two declared classes, as a table of 0 and 1."""
     values = ["0", "1"] if tables.classes is None else split_list(tables.classes)
     if len(values) != 2:
         raise InvalidInput(f"several labels take two --classes, the second for a label that is set, got {len(values)}")
     flags = {name: schema.with_label(name, values).label_codes(records) == 1 for name in names}
-    y = make_table({name: column.astype(np.int64) for name, column in flags.items()})
-    return Data(records, public, schema, tables.label or "", y)
+    return make_table({name: column.astype(np.int64) for name, column in flags.items()})
 
 
 def check_label(schema: Schema) -> Label:

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import Group, Parameter
 
 from quorate.cli.fit_methods import Method
-from quorate.cli.options import AsJson, options_of, refuse_idle, split_list
+from quorate.cli.options import AsJson, Measures, options_of, refuse_idle, split_list, with_options
 from quorate.cli.output import check_apart, check_new_folder, check_report, show_bill, show_plan, show_rows, to_csv
 from quorate.cli.reading import FileOptions, warn_of_delta
 from quorate.cli.release_tables import (
@@ -28,7 +28,6 @@ from quorate.cli.release_tables import (
     warn_of_gaps,
     write_synthetic,
 )
-from quorate.cli.signatures import with_options
 from quorate.core.checks import check_count, check_rate
 from quorate.core.errors import InvalidInput
 from quorate.models.saving import load, open_folder, save
@@ -101,7 +100,7 @@ _Table = Annotated[
 
 @Parameter(name="*", group=_GROUP)
 @dataclass(frozen=True, kw_only=True)
-class ReleaseOptions(FileOptions):
+class ReleaseOptions(Measures, FileOptions):
     """The queries, the tables, what to read from a release, and where results go.
 
     Parameters
@@ -111,16 +110,6 @@ class ReleaseOptions(FileOptions):
         hierarchy:COLUMN[:BY,...], expressions:FILE, boxes:COLUMN,... or halfspaces:COLUMN,COLUMN.
     public
         A table of public records with the same columns. They define categories, cuts and cells, and help the engine.
-    by
-        Release numbers of groups instead of shares: the columns that name the groups, separated by commas, such as
-        region,visited:month. The parts of dates are day, week, month, quarter and year. Groups of columns that
-        --columns does not declare appear if they are clearly there; all others are one row.
-    total
-        With --by: the columns whose totals to release, separated by commas.
-    mean
-        With --by: the columns whose means to release.
-    median
-        With --by: the columns whose medians to release.
     sql
         In place of --by: a query such as SELECT region, sum(cost), median(stay) FROM visits WHERE age >= 18 GROUP BY
         region. Its other measures are count(*), count(DISTINCT person), avg and approx_quantile(column, level).
@@ -167,10 +156,6 @@ class ReleaseOptions(FileOptions):
 
     workload: str = "marginals:2"
     public: Path | None = None
-    by: str | None = None
-    total: str | None = None
-    mean: str | None = None
-    median: str | None = None
     sql: str | None = None
     columns: Path | None = None
     groups: Annotated[str | None, Parameter(name=["--groups", "--people"])] = None

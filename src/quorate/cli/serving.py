@@ -12,9 +12,17 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from quorate.cli.options import Device, ModelPath, Trusted, extra_needed, split_list, use_device
+from quorate.cli.options import (
+    Device,
+    ModelPath,
+    Trusted,
+    extra_needed,
+    options_from,
+    split_list,
+    use_device,
+    with_options,
+)
 from quorate.cli.output import QueryOptions, Replies, show_answers, verdict
-from quorate.cli.signatures import options_from, with_options
 from quorate.core.errors import InvalidInput
 from quorate.tables.results import Table, make_table
 from quorate.tables.values import kind_of_type, raw_column, read_texts
@@ -22,17 +30,24 @@ from quorate.tables.values import kind_of_type, raw_column, read_texts
 _PATIENCE = 3.0  # seconds without an answer after which a note is printed
 
 
+def _client_options() -> Iterator[inspect.Parameter]:
+    """Yield the settings of a client as options."""
+    with suppress(ModuleNotFoundError):  # `ask` says what to install
+        from quorate.service.client import Client
+
+        yield from options_from([Client], skip="url key attempt_seconds rows transport")
+
+
+@with_options(_client_options())
 def ask(
     url: str,
     queries: Path,
     *,
     options: QueryOptions = QueryOptions(),
-    model: str | None = None,
     key_file: Path | None = None,
     on_no_quorum: Literal["abstain", "raise"] = "abstain",
     id: str | None = None,
-    seconds: float = 300.0,
-    insecure: bool = False,
+    **settings: Any,
 ) -> int:
     """Answer a table of queries from a model on a server. Exit code 1 if the budget could not pay for all of them.
 
@@ -48,25 +63,19 @@ def ask(
         The address of the server, such as https://triage.example.org.
     queries
         The queries: a table with the columns that the model takes.
-    model
-        The name of the model. It may be omitted if the key opens only one model.
     key_file
         A file that contains the key, and that nobody else may read.
     on_no_quorum
         What to do if the teachers do not agree: leave the answer empty, or end with exit code 1.
     id
         The id of a call that was abandoned: what was answered then is not charged again.
-    seconds
-        How long the whole call may take.
-    insecure
-        Send the key over plain HTTP to another machine.
     """
     with extra_needed("client", "a client"):
         from quorate.service.client import Client
     table, row_ids = options.read(queries)
     secret = _read_key(key_file)
-    with Client(url, model=model, key=secret, seconds=seconds, insecure=insecure) as client:
-        with _warn_of_silence(seconds):
+    with Client(url, key=secret, **settings) as client:
+        with _warn_of_silence(settings["seconds"]):
             metadata = client.metadata()
         table = options.select(table, [column["name"] for column in metadata["inputs"]])
         columns = client.ask(_as_texts(table, metadata), id=id).to_pydict()

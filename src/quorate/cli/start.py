@@ -2,14 +2,14 @@
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from json import dumps
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from quorate.cli.options import AsJson, split_list
+from quorate.cli.options import AsJson, Measures, split_list
 from quorate.cli.output import check_apart, check_new_folder
 from quorate.cli.reading import TableFile, check_column_names
 from quorate.cli.start_files import Job
@@ -44,10 +44,7 @@ def start(
     source: TableFile,
     *,
     goal: Literal["model", "tables"] | None = None,
-    by: str | None = None,
-    total: str | None = None,
-    mean: str | None = None,
-    median: str | None = None,
+    measures: Measures = Measures(),
     classes: str | None = None,
     queries: str | None = None,
     abstain: Annotated[bool | None, Parameter(negative="--no-abstain")] = None,
@@ -73,14 +70,6 @@ def start(
     goal
         What you need. model: predictions, and a model that may be published where it can be. tables: numbers by group,
         or shares of all pairs of columns and synthetic records.
-    by
-        With --goal tables, the columns that name groups, as quorate release takes them.
-    total
-        With --by, the columns whose totals to release; --mean and --median likewise.
-    mean
-        With --by, the columns whose means to release.
-    median
-        With --by, the columns whose medians to release.
     classes
         All possible labels, separated by commas. By default they are read from the label column; they become public.
     queries
@@ -121,13 +110,10 @@ def start(
         "queries": queries,
         "abstain": {True: "yes", False: "no", None: None}[abstain],
         "public": "none" if schema is not None and public is None else public,
-        "by": by,
-        "total": total,
-        "mean": mean,
-        "median": median,
+        **asdict(measures),
     }
-    if goal is None and (by is not None or source.label is not None or not is_asked):
-        options["goal"] = "model" if by is None else "tables"
+    if goal is None and (measures.by is not None or source.label is not None or not is_asked):
+        options["goal"] = "model" if measures.by is None else "tables"
     goal = _answer("goal", options, names, is_asked=is_asked)
     wanted = ("by", "total", "mean", "median") if goal == "tables" else ("label", "queries", "abstain", "public")
     questions = sorted(("groups", *wanted), key=[*_QUESTIONS].index)

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from json import dumps
 from pathlib import Path
 
-from quorate.cli.options import AsJson
+from quorate.cli.options import AsJson, option, with_options
 from quorate.cli.output import check_new_file
 from quorate.core.errors import InvalidInput
 from quorate.report.card import QUESTIONS, Card
@@ -44,18 +44,8 @@ def verify(folder: Path | None = None, *, copy: Path | None = None, json: AsJson
     return code
 
 
-def card(
-    folder: Path,
-    *,
-    out: Path,
-    name: str = "",
-    curator: str = "",
-    purpose: str = "",
-    region: str = "",
-    sector: str = "",
-    why: str = "",
-    json: AsJson = False,
-) -> int:
+@with_options(option(name, str, "", question) for name, question in QUESTIONS.items())
+def card(folder: Path, *, out: Path, json: AsJson = False, **answers: str) -> int:
     """Write the deployment card of a model: card.md, card.html, card.json and an entry for the public registry.
 
     Example: `quorate card model --out card --name "Ward visits"`
@@ -69,22 +59,9 @@ def card(
         The model, as `quorate fit`, `quorate release` or `quorate.save` wrote it.
     out
         The new folder for the four files.
-    name
-        What this deployment is called.
-    curator
-        Which organisation is responsible for the data.
-    purpose
-        What it is meant for.
-    region
-        Which region the data come from.
-    sector
-        Which sector it is for.
-    why
-        Why this epsilon.
     json
         Print the names of the files as JSON.
     """
-    answers = dict(zip(QUESTIONS, (name, curator, purpose, region, sector, why), strict=True))
     if sys.stdin.isatty():
         answers = {key: text or input(f"{QUESTIONS[key]} ") for key, text in answers.items()}
     code, lines = _run_program(folder)

@@ -180,6 +180,27 @@ def draw_plot(
     return Plot(name, title, description, svg, source, numbered)
 
 
+Bar = tuple[str, float, float | None, float | None, bool]
+
+
+def plot_bars(name: str, title: str, description: str, bars: Sequence[Bar], *, source: str = "", **axis: Any) -> Plot:
+    """Return bars with intervals: each has a name, a value, its low and high end, and whether noise hides its value.
+
+    Noisy bars are grey. `axis` is what is set on the axes, such as `xlabel`.
+    """
+
+    def draw(axes: Any) -> None:
+        for position, (_, value, low, high, is_noisy) in enumerate(bars):
+            axes.barh(position, value, height=0.6, color=GREY if is_noisy else BLUE)
+            if low is not None and high is not None:
+                axes.plot([low, high], [position, position], color=ORANGE, linewidth=1.6)
+        name_rows(axes, [bar[0] for bar in bars])
+        axes.set(**axis)
+        label_axis(axes.xaxis)
+
+    return draw_plot(name, title, description, draw, source=source, height=0.7 + 0.24 * max(2, len(bars)))
+
+
 def to_svg_file(svg: str) -> str:
     """Return a plot's drawing as a file: with its namespaces, and plain colours on white."""
     for colour, variable in _VARIABLES.items():

@@ -10,7 +10,6 @@ from quorate.report._data import Claim, proofs_for, software_versions
 from quorate.report._pages import (
     BLUE,
     GREEN,
-    GREY,
     ORANGE,
     Page,
     Plot,
@@ -18,7 +17,7 @@ from quorate.report._pages import (
     draw_plot,
     figure,
     label_axis,
-    name_rows,
+    plot_bars,
     render,
 )
 
@@ -100,20 +99,10 @@ def _name(row: Row, by: Sequence[str]) -> str:
 
 def _plot_bars(name: str, measure: str, rows: Sequence[Row], by: Sequence[str]) -> Plot:
     """Return bars with intervals; those whose number says little are grey."""
-    first = rows[:_BARS]
-
-    def draw(axes: Any) -> None:
-        for position, row in enumerate(first):
-            axes.barh(position, row["answer"], height=0.6, color=GREY if row["note"] else BLUE)
-            if row["low"] is not None and row["high"] is not None:
-                axes.plot([row["low"], row["high"]], [position, position], color=ORANGE, linewidth=1.6)
-        name_rows(axes, [_name(row, by) for row in first])
-        axes.set(xlabel=measure)
-        label_axis(axes.xaxis)
-
-    rest = f"; {len(rows) - len(first):,} more are in the table" if len(rows) > len(first) else ""
-    description = f"{measure} of {len(first)} groups with 95% intervals; grey bars are too noisy to read{rest}."
-    return draw_plot(name, measure, description, draw, height=0.7 + 0.24 * max(2, len(first)))
+    bars = [(_name(row, by), row["answer"], row["low"], row["high"], bool(row["note"])) for row in rows[:_BARS]]
+    rest = f"; {len(rows) - len(bars):,} more are in the table" if len(rows) > len(bars) else ""
+    description = f"{measure} of {len(bars)} groups with 95% intervals; grey bars are too noisy to read{rest}."
+    return plot_bars(name, measure, description, bars, xlabel=measure)
 
 
 def _plot_series(name: str, measure: str, rows: Sequence[Row], time: str, by: Sequence[str]) -> Plot:

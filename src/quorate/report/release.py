@@ -36,6 +36,7 @@ from quorate.report._pages import (
     label_log_axis,
     name_rows,
     percent,
+    plot_bars,
     render,
     words,
 )
@@ -313,23 +314,15 @@ def _plot_engines(engines: Sequence[tuple[str, float]], engine: str) -> Plot:
 
 def _plot_answers(answers: Sequence[Mapping[str, Any]], left_out: int) -> Plot:
     rows = answers[:_ANSWER_BARS]
-
-    def draw(axes: Any) -> None:
-        for position, row in enumerate(rows):
-            axes.barh(position, row["answer"], height=0.6, color=BLUE)
-            if row.get("low") is not None and row.get("high") is not None:
-                axes.plot([row["low"], row["high"]], [position, position], color=ORANGE, linewidth=1.6)
-        name_rows(axes, [str(row["query"]) for row in rows])
-        axes.set(xlabel="share of the records", xlim=(0, None))
-        label_axis(axes.xaxis)
-
+    bars = [(str(row["query"]), row["answer"], row.get("low"), row.get("high"), False) for row in rows]
     smallest, largest = (choose(rows, key=lambda row: row["answer"]) for choose in (min, max))
     rest = len(answers) - len(rows) + left_out
     description = (
         f"From {smallest['answer']:.3g} ({smallest['query']}) to {largest['answer']:.3g} ({largest['query']})"
         + (f"; {rest:,} more were released." if rest else ".")
     )
-    return draw_plot("answers", "Answers and 95% intervals", description, draw, height=0.7 + 0.24 * max(2, len(rows)))
+    axis: dict[str, Any] = {"xlabel": "share of the records", "xlim": (0, None)}
+    return plot_bars("answers", "Answers and 95% intervals", description, bars, **axis)
 
 
 def _plot_truth(points: Sequence[tuple[float, float, float, float]], source: str) -> Plot:

@@ -15,8 +15,8 @@ from quorate.report._pages import (
     check_installed,
     draw_plot,
     label_axis,
-    name_rows,
     percent,
+    plot_bars,
     render,
 )
 
@@ -68,19 +68,12 @@ class CheckReport(Page):
 
 
 def _plot_measures(check: ModelCheck) -> Plot:
-    measures = [measure for measure in check.measures if measure.interval.says][:_PLOT_ROWS]
-
-    def draw(axes: Any) -> None:
-        for row, measure in enumerate(measures):
-            axes.plot([measure.interval.low, measure.interval.high], [row, row], color=BLUE, linewidth=2.0)
-            axes.plot([measure.interval.estimate], [row], color=BLUE, marker="o", markersize=5)
-        name_rows(axes, [measure.title for measure in measures])
-        axes.set(xlim=(0, 1))
-        label_axis(axes.xaxis)
-
-    description = ", ".join(f"{measure.title} {measure.interval.estimate:.3f}" for measure in measures)
-    title, height = f"Figures and {percent(check.confidence, 0)} intervals", 0.6 + 0.26 * max(2, len(measures))
-    return draw_plot("measures", title, f"{description}.", draw, source=_SOURCE, height=height)
+    shown = [measure for measure in check.measures if measure.interval.says][:_PLOT_ROWS]
+    intervals = [(measure.title, measure.interval) for measure in shown]
+    description = ", ".join(f"{title} {interval.estimate:.3f}" for title, interval in intervals)
+    bars = [(title, interval.estimate, interval.low, interval.high, False) for title, interval in intervals]
+    title = f"Figures and {percent(check.confidence, 0)} intervals"
+    return plot_bars("measures", title, f"{description}.", bars, source=_SOURCE, xlim=(0, 1))
 
 
 def _plot_calibration(check: ModelCheck) -> Plot:
