@@ -179,6 +179,19 @@ def ray() -> None:
     register_ray()
 
 
+def text() -> None:
+    """A tiny model of transformers, with random weights, scores words."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    from quorate.models.text import HttpModel, TransformersModel
+
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 1}
+    network = LlamaForCausalLM(LlamaConfig(vocab_size=128, **sizes)).eval()
+    model = TransformersModel(network, lambda text, **_: {"input_ids": [ord(letter) % 128 for letter in text.strip()]})
+    assert model(["a prompt"], ["no", "yes"]).shape == (1, 2)
+    HttpModel("http://localhost:1/v1", "none").close()
+
+
 def torch() -> None:
     """Batched learners find PyTorch."""
     from quorate.compute.learners.backends import choose_backend
@@ -205,6 +218,7 @@ PROMISES = {
     "service": service,
     "sites": sites,
     "sql": sql,
+    "text": text,
     "torch": torch,
     "tracing": tracing,
 }

@@ -10,6 +10,7 @@ __all__ = [
     "PrivateClassifier",
     "PureClassifier",
     "StableClassifier",
+    "StudentFirst",
     "StudentFirstClassifier",
     "UniversalClassifier",
 ]
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from quorate.models.predictors._agnostic import AgnosticClassifier
     from quorate.models.predictors._pure import PureClassifier
     from quorate.models.predictors._stable import StableClassifier
-    from quorate.models.predictors._student_first import StudentFirstClassifier
+    from quorate.models.predictors._student_first import StudentFirst, StudentFirstClassifier
     from quorate.models.predictors._subsample import PrivateClassifier
     from quorate.models.predictors._universal import UniversalClassifier
     from quorate.models.predictors.records import Predictions
@@ -29,7 +30,7 @@ else:
             "_agnostic": "AgnosticClassifier",
             "_pure": "PureClassifier",
             "_stable": "StableClassifier",
-            "_student_first": "StudentFirstClassifier",
+            "_student_first": "StudentFirst StudentFirstClassifier",
             "_subsample": "PrivateClassifier",
             "_universal": "UniversalClassifier",
             "records": "Predictions",

@@ -289,7 +289,7 @@ class StudentFirst(Answerer):
         self.propose, self.journal = propose, Journal() if journal is None else journal
         self.dissent_run: Run
         self.quorum_run: Run
-        self._order = quorum.order
+        self._order = dissent.order  # that of both
 
     def open(self, budget: Budget | None, ledger: Ledger | None) -> None:
         """Open both runs, or go on with those whose secret noises the ledger has."""
