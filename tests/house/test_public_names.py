@@ -105,7 +105,17 @@ def test_the_wheel_carries_proofs_and_types():
     exported = [getattr(mechanisms, name) for name in mechanisms.__all__]
     for mechanism in {value.__module__.rpartition(".")[2] for value in exported if isinstance(value, type)}:
         assert mechanism == "base" or (core / "mechanisms" / f"PROOF_{mechanism}.md").is_file(), mechanism
-    for part in ("predictors", "students", "everlasting", "conformal", "evaluation", "linear", "knn", "selection", "text"):
+    for part in (
+        "predictors",
+        "students",
+        "everlasting",
+        "conformal",
+        "evaluation",
+        "linear",
+        "knn",
+        "selection",
+        "text",
+    ):
         assert (models / part / "PROOF.md").is_file(), part
     for part in (
         core / "privacy",

@@ -83,7 +83,9 @@ class HttpModel:
     call fails. A key is read from the environment variable QUORATE_MODEL_KEY.
     """
 
-    def __init__(self, address: str, model: str, *, seconds: float = 60.0, retries: int = 2, transport: Any = None) -> None:
+    def __init__(
+        self, address: str, model: str, *, seconds: float = 60.0, retries: int = 2, transport: Any = None
+    ) -> None:
         httpx = import_extra("httpx", "text", use="a model behind a server")
         parts = urlsplit(address)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.password:

@@ -58,7 +58,9 @@ class Prompt:
 
     def prefix(self, texts: Sequence[object], words: Sequence[str]) -> str:
         """Return the instruction and these examples."""
-        examples = (self.example.format(text=self._clean(text), label=word) for text, word in zip(texts, words, strict=True))
+        examples = (
+            self.example.format(text=self._clean(text), label=word) for text, word in zip(texts, words, strict=True)
+        )
         return self.instruction + "".join(examples)
 
     def query(self, text: object) -> str:
