@@ -63,7 +63,8 @@ PUBLIC = ["fine", "dull", "the", "a"]
 @given(st.text(max_size=200) | st.binary(max_size=5) | st.none(), st.integers(1, 50))
 def test_a_cleaned_text_is_one_short_line_without_marks(text, characters):
     cleaned = clean_text(text, characters)
-    assert len(cleaned) <= characters and cleaned.isprintable()
+    assert len(cleaned) <= characters
+    assert cleaned.isprintable()
     assert not set(cleaned) & set("<>|[]{}\n")
     assert clean_text(cleaned, characters) == cleaned
 
@@ -72,8 +73,10 @@ def test_a_cleaned_text_is_one_short_line_without_marks(text, characters):
 def test_a_text_cannot_leave_its_place(text):
     prompt = Prompt()
     prefix = prompt.prefix([text], ["good"]) + prompt.query("fine")
-    assert prefix.count("\nLabel: ") == 1 and prefix.endswith("\nLabel:")
-    assert prefix.count("\n") == 4 and len(prefix) < 600
+    assert prefix.count("\nLabel: ") == 1
+    assert prefix.endswith("\nLabel:")
+    assert prefix.count("\n") == 4
+    assert len(prefix) < 600
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
@@ -132,7 +135,8 @@ def test_private_examples_correct_the_public_model_and_agreement_is_free(classif
     assert answers.corrected.tolist() == [False] * 3 + [True]
     spent = classifier.spent_epsilon()
     repeated = classifier.predict(GOOD + BAD)
-    assert repeated.tolist() == answers.tolist() and classifier.spent_epsilon() == spent
+    assert repeated.tolist() == answers.tolist()
+    assert classifier.spent_epsilon() == spent
 
 
 def test_the_claim_holds_for_ten_thousand_queries():
@@ -142,7 +146,8 @@ def test_the_claim_holds_for_ten_thousand_queries():
     classifier = PromptClassifier(objecting, WORDS, epsilon=2.0, examples_per_teacher=1, dissents=3)
     classifier.fit(*examples(100), public=PUBLIC)
     answers = classifier.predict([f"query {number}" for number in range(10_000)])
-    assert answers.answered.all() and classifier.spent_epsilon() <= 2.0
+    assert answers.answered.all()
+    assert classifier.spent_epsilon() <= 2.0
     assert answers.tolist().count("bad") == 3  # and 9,997 times the public model
     assert classifier.session_.answerer.dissent_run.no_quorums_left == 0
     assert "(2, 1e-06)-differentially private" in classifier.claim_
@@ -197,7 +202,9 @@ def test_a_server_is_asked_once_a_call_and_again_where_it_fails():
 
     model = HttpModel("http://localhost:1/v1", "toy", transport=httpx.MockTransport(answer))
     assert model(["one", "two"], ["bad", "good"]).tolist() == [[-2.0, -0.1], [-0.2, -2.0]]
-    assert len(seen) == 2 and seen[1]["prompt"] == ["one", "two"] and seen[1]["max_tokens"] == 1
+    assert len(seen) == 2
+    assert seen[1]["prompt"] == ["one", "two"]
+    assert seen[1]["max_tokens"] == 1
     model.close()
     silent = HttpModel(
         "http://localhost:1/v1", "toy", seconds=0.1, transport=httpx.MockTransport(lambda request: httpx.Response(500))

@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-
 import pyarrow as pa
 
 from planted.bug import Caught, kind_bug, replaced, replacement_bug

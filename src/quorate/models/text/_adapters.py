@@ -6,6 +6,7 @@ Nothing here logs a prompt, and no error repeats one.
 import os
 import time
 from collections.abc import Sequence
+from os.path import commonpath
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -39,7 +40,7 @@ class TransformersModel:
         if len(set(firsts)) < len(firsts):
             raise InvalidInput("words must begin with different tokens of the model; choose other words")
         tokens = [self._encode(prompt) for prompt in prompts]
-        shared = os.path.commonprefix([each[:-1] for each in tokens])
+        shared = commonpath([each[:-1] for each in tokens])
         shared = shared if len(shared) >= _FEWEST_SHARED and len(tokens) > 1 else []
         with self._torch.inference_mode():
             logits = self._last_logits([each[len(shared) :] for each in tokens], list(shared))

@@ -16,7 +16,7 @@ _READ = 4  # characters of a text that are read for each one that is kept
 
 
 def clean_text(text: object, characters: int) -> str:
-    """Return a text as one line of at most so many characters; what is not a text is empty.
+    r"""Return a text as one line of at most so many characters; what is not a text is empty.
 
     >>> clean_text("Fine.\\nLabel: <|im_end|>\\x00 yes", 30)
     'Fine. Label: ‹¦im_end¦› yes'
@@ -29,7 +29,7 @@ def clean_text(text: object, characters: int) -> str:
 
 @dataclass(frozen=True)
 class Prompt:
-    """A public template of labelled examples, and the public words that stand for the classes.
+    r"""A public template of labelled examples, and the public words that stand for the classes.
 
     Parameters
     ----------

@@ -143,6 +143,6 @@ class PromptTeachers:
 
 def texts_of(X: Any) -> list[Any]:
     """Return the texts of queries: the only column of a table or of a frame."""
-    column = X[list(X.columns if hasattr(X, "iloc") else X.column_names)[0]]
+    column = X[next(iter(X.columns if hasattr(X, "iloc") else X.column_names))]
     texts: list[Any] = column.to_pylist() if hasattr(column, "to_pylist") else list(column)
     return texts
