@@ -10,7 +10,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from mechanism_cases import INSTANCES, THRESHOLD
+from mechanism_cases import MAKERS, THRESHOLD, mechanism_case
 
 from planted.bug import run_together
 from quorate import Budget, BudgetSpent, Cost, InvalidInput, RunEnded, WrongProcess
@@ -18,7 +18,7 @@ from quorate.auditing._plays import SeededNoise
 from quorate.core.mechanisms import NO_QUORUM, Dissent, SoftMajority, StabilityTest
 from quorate.core.mechanisms.base import Run
 
-ALL = sorted(INSTANCES)
+ALL = sorted(MAKERS)
 
 
 def clear_votes(mechanism, rows):
@@ -51,7 +51,7 @@ def wavering_votes(mechanism):
 
 def fresh(name):
     """A copy of the description: it opens a run of its own."""
-    return dataclasses.replace(INSTANCES[name]) if name != "soft_majority" else INSTANCES[name]
+    return dataclasses.replace(mechanism_case(name)) if name != "soft_majority" else mechanism_case(name)
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -83,7 +83,7 @@ def test_everything_released_is_an_integer(name):
 
 @pytest.mark.parametrize("name", ALL)
 def test_costs_rise_with_the_target_and_meet_it(name):
-    mechanism = INSTANCES[name]
+    mechanism = mechanism_case(name)
     if name in THRESHOLD:
         assert mechanism.renyi(2.0) < mechanism.renyi(8.0)
         assert mechanism.epsilon(delta=1e-2) < mechanism.epsilon(delta=1e-3)
@@ -336,7 +336,7 @@ def test_private_values_are_not_in_representations(name):
 def test_a_calibrated_run_fits_the_budget_it_was_calibrated_for(name, no_quorums):
     """Charges are rounded up to quanta, so a calibration must leave room for that: all no-quorums, not all but one."""
     met = {"dissents" if name == "dissent" else "no_quorums": no_quorums}
-    made = type(INSTANCES[name]).calibrate(epsilon=1.0, delta=1e-6, teachers=10**5, **met)
+    made = type(mechanism_case(name)).calibrate(epsilon=1.0, delta=1e-6, teachers=10**5, **met)
     slack = made.run_cost(made.order).slack
     run = made.open(Budget(epsilon=1.0, delta=1e-6, order=made.order, slack=slack))
     answers = run.answers(split_votes(made, 3 * no_quorums))
