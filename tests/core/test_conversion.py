@@ -132,10 +132,7 @@ def test_best_order_is_best():
     ("call", "text"),
     [
         (lambda: to_epsilon(1.0, order=1.0, delta=1e-6), "order must be a Renyi order: above 1, or infinity, got 1.0"),
-        (
-            lambda: to_epsilon(math.nan, order=2.0, delta=1e-6),
-            "renyi must be a Renyi divergence of at least 0, got nan",
-        ),
+        (lambda: to_epsilon(math.nan, order=2.0, delta=1e-6), "renyi must be a Renyi divergence"),
         (lambda: to_epsilon(-1.0, order=2.0, delta=1e-6), "renyi must be a Renyi divergence of at least 0, got -1.0"),
         (lambda: to_epsilon(1.0, order=2.0, delta=0.0), "delta must be above 0 and below 1, got 0.0"),
         (lambda: to_capacity(-1.0, delta=1e-6, order=2.0), "epsilon must be a positive finite number, got -1.0"),

@@ -181,10 +181,7 @@ BAD = [
     ({"relabel": "ballots"}, "relabel must be one of votes, labelboost"),
     ({"refresh": "never"}, "refresh must be one of queries, pool"),
     ({"estimator": LinearRegression()}, "estimator must be a classifier or a class of quorate.models.concepts"),
-    (
-        {"estimator": "thresholds"},
-        "estimator must be a classifier or a class of quorate.models.concepts, not 'thresholds'",
-    ),
+    ({"estimator": "thresholds"}, "estimator must be a classifier"),
     ({"estimator": Stumps(2)}, "the concept reads 2 features and X has 1"),
     ({"classes": [0, 1, 2]}, "tells two classes apart, not 3"),
     ({"relabel": "labelboost", "estimator": LogisticRegression()}, "estimator must be of quorate.models.concepts"),

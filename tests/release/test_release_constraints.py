@@ -262,10 +262,7 @@ def test_numbers_of_several_orders_and_totals_that_are_entangled_are_found():
         ("age < parent", "constraints must be a list"),
         (["age + 0.5 = parent"], "0.5 is no number that columns can be off by exactly"),
         (["age < parent", "parent < wages", "wages < age"], "leave no record at all: no cells of age, parent, wages"),
-        (
-            [{"marital": ["single", "married", "widowed", "other"]}],
-            "the constraints leave no record at all: no cells of marital keep them",
-        ),
+        ([{"marital": ["single", "married", "widowed", "other"]}], "the constraints leave no"),
     ],
 )
 def test_what_cannot_be_kept_is_refused_before_anything_is_spent(rules, problem, monkeypatch):

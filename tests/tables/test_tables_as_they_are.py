@@ -72,9 +72,7 @@ def test_dates_beyond_their_bounds_and_missing_ones():
 def test_what_is_no_date_is_missing_in_a_record_and_refused_in_a_query(text):
     table, schema = pa.table({"day": ["2024-01-01", text]}), Schema({"day": YEAR})
     for role in ("query", "public"):
-        with pytest.raises(
-            InvalidInput, match=r"column 'day', row 2 .*a date is expected, written as 2024-05-31"
-        ) as no:
+        with pytest.raises(InvalidInput, match="column 'day', row 2 ") as no:
             schema.encode(table, role=role)
         assert text not in str(no.value).replace("2024-05-31", "")
     assert schema.encode(table).tolist() == [[-1.0], [0.0]]
