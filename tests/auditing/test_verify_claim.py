@@ -1,6 +1,7 @@
 """The verifier of claims, alone in an empty folder: sound folders of every kind pass, and no false claim does."""
 
 import copy
+import functools
 import hashlib
 import json
 import math
@@ -476,7 +477,9 @@ def verdict_on(claim):
     return "accepted"
 
 
-def test_numbers_moved_by_the_least_dangerous_step_are_refused(folders):
+def test_numbers_moved_by_the_least_dangerous_step_are_refused(folders, monkeypatch):
+    for name in ("log_point", "exp_point"):  # claims differ in one number, and ask for the same logarithms
+        monkeypatch.setattr(verify_claim, name, functools.cache(getattr(verify_claim, name)))
     verdicts = Counter()
     for name in DESCRIBED:
         claim = read_claim(folders[name])
