@@ -240,7 +240,7 @@ def test_wrong_scores_of_a_choice_are_in_its_law():
         def draw_labels(self, counts, noise):
             return super().draw_labels(2 * counts, noise)
 
-    assert search(Doubled(teachers=12, epsilon=1.0), classes=2, queries=1, orders=[2.0]).found
+    assert search(Doubled(teachers=12, epsilon_per_query=1.0), classes=2, queries=1, orders=[2.0]).found
 
 
 def test_a_wrong_threshold_noise_is_in_its_law():

@@ -128,7 +128,7 @@ CHOICES = (
         SoftMajority,
         lambda target: search(target, classes=2, queries=1, orders=[2.0, 8.0]),
         teachers=12,
-        epsilon=1.0,
+        epsilon_per_query=1.0,
     ),
     twin_bug(
         "zero_when_nobody_votes",

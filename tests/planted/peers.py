@@ -31,7 +31,7 @@ class TrueEpsilon(NamedTuple):
 
 def epsilon_of_choice(kind: type[SoftMajority], *, epsilon: float, teachers: int = 200) -> TrueEpsilon:
     """Return what one choice among two labels needs at delta = 0, over all votes and their neighbours."""
-    release = law_of_code(kind(teachers=teachers, epsilon=epsilon), classes=2)
+    release = law_of_code(kind(teachers=teachers, epsilon_per_query=epsilon), classes=2)
     laws = [release.outcomes((zero, teachers - zero))[:2, 0] for zero in range(teachers + 1)]
     return TrueEpsilon(
         epsilon, max(float(np.abs(np.log(laws[i]) - np.log(laws[i + 1])).max()) for i in range(teachers))
