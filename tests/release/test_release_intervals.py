@@ -7,6 +7,7 @@ import pytest
 from test_release_bars import GRID, apart, classes, function_of_two, marginals, strong_pair
 
 from quorate import Budget, QueryRelease, Workload
+from quorate.auditing import entropy_tape
 from quorate.auditing._plays import SeededNoise
 from quorate.models.concepts import Threshold, Thresholds
 from quorate.release import Columns
@@ -153,7 +154,7 @@ def test_intervals_hold_whatever_the_public_records_are():
 
 
 def test_sums_of_cells_have_intervals_that_hold():
-    """Real noise: 12 releases of 9 sums each. Fewer than 90 of 108 have a chance below 1e-5 if 95% hold."""
+    """Eight releases of 9 sums each, on one tape. Fewer than 60 of 72 have a chance below 1e-3 if 95% hold."""
     chance = np.random.default_rng(0)
     table = {
         name: chance.choice(list("abcdefgh")[:size], 3000).tolist() for name, size in (("x", 4), ("y", 3), ("z", 2))
@@ -162,20 +163,23 @@ def test_sums_of_cells_have_intervals_that_hold():
     asked = [{name: code} for name, codes in (("x", "abcd"), ("y", "abc"), ("z", "ab")) for code in codes]
     truth = [np.mean([value == code for value in table[name]]) for one in asked for name, code in one.items()]
     inside = 0
-    for _ in range(12):
-        rows = QueryRelease(Workload.marginals(2), columns=declared, epsilon=0.5).fit(table).answer(asked).to_pylist()
+    for seed in range(8):
+        with entropy_tape(seed):
+            release = QueryRelease(Workload.marginals(2), columns=declared, epsilon=0.5).fit(table)
+        rows = release.answer(asked).to_pylist()
         inside += sum(row["low"] <= true <= row["high"] for row, true in zip(rows, truth, strict=True))
-    assert inside >= 90
+    assert inside >= 60
 
 
 def test_thresholds_of_both_directions_have_intervals_and_bands_that_hold():
-    """A downward threshold is the whole less a prefix. Real noise: 1 in 10,000 alarms if 95% of 400 hold."""
+    """A downward threshold is the whole less a prefix. On one tape: one in 10,000 fails if 95% of 400 hold."""
     chance = np.random.default_rng(0)
     private, public = chance.normal(size=4000), chance.normal(size=50)
     asked = [Threshold(cut, upward=up) for cut in (-1.0, -0.3, 0.2, 0.9, 1.5) for up in (True, False)]
     inside = 0
-    for _ in range(40):
-        release = QueryRelease(Thresholds(both_directions=True), epsilon=0.5).fit(private, public)
+    for seed in range(40):
+        with entropy_tape(seed):
+            release = QueryRelease(Thresholds(both_directions=True), epsilon=0.5).fit(private, public)
         numbers = release.domain_.find(asked)
         sealed, records = release.domain_.seal(private)  # simulated records: their truth is no secret
         counts = sealed.put_to(release.domain_.queries.answers) / records
