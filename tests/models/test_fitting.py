@@ -100,8 +100,9 @@ def test_numbers_of_a_public_file_are_numbers(tmp_path):
 def test_noise_alone_is_not_said_to_be_better_than_a_constant():
     draw = np.random.default_rng(3)
     table = {"x": draw.normal(size=3000), "y": np.where(draw.random(3000) < 0.9, "a", "b")}
-    for _ in range(5):  # false alarm: an interval of 95% twice off in the same fit, 0.003 each
-        assert "Its labels are better" not in qr.fit(table, "y", epsilon=1.0, classes=["a", "b"]).summary()
+    for seed in range(5):  # on tapes: an interval of 95% is twice off in three fits of a thousand
+        with entropy_tape(seed):
+            assert "Its labels are better" not in qr.fit(table, "y", epsilon=1.0, classes=["a", "b"]).summary()
 
 
 @pytest.mark.parametrize(("count", "tested"), [(200, 50), (4000, 1000), (30_000, 5000), (10**6, 10**5)])

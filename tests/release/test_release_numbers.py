@@ -171,8 +171,9 @@ def test_small_groups_have_no_mean_and_say_so():
     table = {"region": ["north"] * 5000 + ["small"] * 8, "cost": [10.0] * 5008}
     columns = {"region": Category(["north", "small", "empty"]), "cost": Number(low=0, high=20)}
     seen = []
-    for _ in range(20):
-        rows = GroupRelease("region", means="cost", columns=columns, epsilon=0.5).fit(table).answer().to_pylist()
+    for seed in range(20):
+        with entropy_tape(seed):
+            rows = GroupRelease("region", means="cost", columns=columns, epsilon=0.5).fit(table).answer().to_pylist()
         seen += [row for row in rows if row["region"] in ("small", "empty") and row["measure"] == "mean cost"]
     refused = [row for row in seen if row["answer"] is None]
     assert len(refused) >= len(seen) - 1, "each has a mean with a probability below 1e-3"
