@@ -17,7 +17,7 @@ from quorate.core.privacy import Budget
 from quorate.core.privacy.claims import unverified_node
 from quorate.release import GroupRelease
 from quorate.release.numbers import _measured, _published, _quantiles, _release, _rows
-from quorate.release.numbers._bounds import FoundBounds
+from quorate.release.numbers._bounds import FoundBounds, find_steps
 from quorate.release.numbers._layout import UNIT, Layout
 from quorate.release.numbers._quantiles import quantile_sensitivity
 from quorate.tables import Category, Number
@@ -261,7 +261,9 @@ class _Rounds(_Recorder):
         return np.zeros_like(exact), scale
 
 
-def largest_round(settings: Mapping[str, Any], *, by_person: bool = True) -> float:
+def largest_round(
+    settings: Mapping[str, Any], *, by_person: bool = True, releases: slice = slice(-_quantiles.ROUNDS, None)
+) -> float:
     """Return the largest squared move of a round of quantiles for tiny neighbours, by the claimed one."""
     columns = {"v": Number(**_NUMBER), "g": Category(list(_GROUPS), closed=True)}
     rounds: list[list[Any]] = []
@@ -269,7 +271,7 @@ def largest_round(settings: Mapping[str, Any], *, by_person: bool = True) -> flo
         with replaced(_release, "NoisyVectors", _Rounds):
             release = GroupRelease("g", quantiles={"v": [0.5]}, columns=columns, **settings)
             release.fit(table, groups="who" if by_person else None)
-        rounds.append(_Rounds.latest.asked[1:])
+        rounds.append(_Rounds.latest.asked[releases])
     worst = 0.0
     for answers in zip(*rounds, strict=True):
         points = np.array([exact for exact, _ in answers], dtype=np.float64)
@@ -283,6 +285,13 @@ def _enumerate_rounds(twin: tuple[Any, str, Any]) -> Caught:
     with replaced(*twin):
         worst = max(largest_round(settings) for settings in LIMITS)
     return Caught("enumeration of tiny tables", f"a person moved a round by {worst:.2f} of the claim", found=worst > 1)
+
+
+def _enumerate_steps(twin: tuple[Any, str, Any]) -> Caught:
+    """Compare the largest move of steps and counts between declared cuts with the claimed one."""
+    with replaced(*twin):
+        worst = largest_round({}, releases=slice(1))
+    return Caught("enumeration of tiny tables", f"a person moved steps by {worst:.2f} of the claim", found=worst > 1)
 
 
 def _enumerate_moves(twin: tuple[Any, str, Any]) -> Caught:
@@ -325,6 +334,12 @@ def _range_of_values(values: Sequence[NDArray[np.float64]], draw: Callable[..., 
     return [FoundBounds(float(np.nanmin(column)), float(np.nanmax(column)), 0.0) for column in values]
 
 
+def _steps_alone(values: Any, cuts: Any, draw: Callable[..., Any]) -> Any:
+    """Pay for the steps and not for the counts between declared cuts: that is the mistake."""
+    square = 2 * len(values)
+    return find_steps(values, cuts, lambda counts, **_: draw(counts, squared_sensitivity=square))
+
+
 def _added_units(*facts: Any) -> int:
     """Return the squared length of added units, not of replaced ones: that is the mistake."""
     return quantile_sensitivity(*facts) // 2
@@ -353,6 +368,9 @@ NUMBERS = (
     replacement_bug("others_people_once", "enumeration", (Layout, "other_weights"), _PEOPLE_ONCE, _enumerate_moves),
     replacement_bug(
         "rounds_of_added_units", "enumeration", (_quantiles, "quantile_sensitivity"), _added_units, _enumerate_rounds
+    ),
+    replacement_bug(
+        "counts_between_cuts_unpaid", "enumeration", (_measured, "find_steps"), _steps_alone, _enumerate_steps
     ),
     replacement_bug("bounds_of_values", "replay", (_measured, "find_bounds"), _range_of_values, _replace_row),
 )

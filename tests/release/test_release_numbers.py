@@ -21,7 +21,7 @@ from quorate.release.numbers._contributions import choose_records
 from quorate.release.numbers._estimates import TOO_FEW
 from quorate.release.numbers._keys import GroupIndex, KeyColumn
 from quorate.release.numbers._layout import CutColumn, Layout
-from quorate.release.numbers._quantiles import Grid, Probes, quantile_answers
+from quorate.release.numbers._quantiles import POINTS, ROUNDS, Probes, Shares, Strategy, quantile_answers
 from quorate.tables import Category, Date, Number
 from quorate.tables.containers import open_column
 from quorate.tables.files import TableStream
@@ -63,6 +63,7 @@ def test_no_replaced_record_moves_all_sums_by_more_than_claimed(declared):
 def test_no_replaced_unit_moves_a_round_of_quantiles_by_more_than_claimed(by_person):
     for limits in LIMITS if by_person else [{}]:
         assert 0.9 < largest_round(limits, by_person=by_person) <= 1
+    assert 0.6 < largest_round({}, by_person=by_person, releases=slice(1)) <= 1, "steps and counts of declared cuts"
 
 
 @pytest.mark.parametrize("sums", [0, 1, 2, 5, 40])
@@ -180,34 +181,77 @@ def test_small_groups_have_no_mean_and_say_so():
     assert all(row["note"] == TOO_FEW for row in refused)
 
 
+def probes_of(numbers, scale=1000.0, points=(5, 10, 15, 18, 22, 25, 30, 35)):
+    """Return probes of one group whose last round says these numbers at these points."""
+    answers = np.zeros((ROUNDS, POINTS, 1), dtype=np.int64)
+    answers[:, :, 0] = Strategy.of(0.5).matrix @ np.array(numbers)
+    places = np.tile(np.array(points, dtype=np.float64)[:, None], (ROUNDS, 1, 1))
+    return Probes(places, answers, (1e9,) * (ROUNDS - 1) + (scale,))
+
+
 def test_quantile_intervals_end_at_the_innermost_clear_points():
     column = CutColumn("age", (10.0, 20.0, 30.0), 0.0, 40.0)
-    points = np.array([4, 2, 6, 3, 5, 2, 6])[:, None]  # of 0, 5, ..., 40: in turn below and above the median
-    answers = np.array([0, -1, 1, -1, 1, -1, 1])[:, None] * 100_000
-    sizes = np.array([100.0])
-    clear = quantile_answers(Probes(points, answers, 1000.0, 2), column, 0.5, sizes)
-    assert (clear.low[0], clear.high[0]) == (15.0, 25.0)
-    assert abs(clear.answers[0] - 20) < 1
-    outer = quantile_answers(
-        Probes(points, answers * [[1], [1], [1], [-9], [1], [1], [1]], 1000.0, 2), column, 0.5, sizes
-    )
-    assert outer.low[0] == 0.0, "the points further in are on the wrong side together"
-    crossed = quantile_answers(Probes(points[[0, 2, 1, 4, 3, 6, 5]], answers, 1000.0, 2), column, 0.5, sizes)
+    sizes, numbers = np.array([100.0]), np.array([-4, -3, -2, -1, 1, 2, 3, 4]) * 100_000
+    clear = quantile_answers(probes_of(numbers), column, 0.5, sizes)
+    assert (clear.low[0], clear.high[0]) == (18.0, 22.0)
+    assert 18 <= clear.answers[0] <= 22
+    noise = 1000.0 * Strategy.of(0.5).point_deviations.min()
+    faint = np.where(np.arange(8) == 3, int(-1.9 * noise), numbers)
+    assert quantile_answers(probes_of(faint), column, 0.5, sizes).low[0] == 15.0
+    outer = np.where(np.arange(8) == 0, 100_000, numbers)
+    assert quantile_answers(probes_of(outer), column, 0.5, sizes).low[0] == 0.0, "points further in do not count then"
+    crossed = quantile_answers(probes_of(numbers, points=[20.0] * 8), column, 0.5, sizes)
     assert (crossed.low[0], crossed.high[0]) == (0.0, 40.0)
-    nothing = quantile_answers(Probes(points, 0 * answers, 1000.0, 2), column, 0.5, sizes)
+    nothing = quantile_answers(probes_of(0 * numbers), column, 0.5, sizes)
     assert np.isnan(nothing.answers[0])
     assert nothing.notes == [TOO_FEW]
 
 
+@pytest.mark.parametrize("level", [0.02, 0.5, 0.75, 0.999])
+def test_mixed_points_have_little_noise_and_a_proved_square(level):
+    """One point alone has deviation 1, and as many points without mixing the root of their number."""
+    strategy = Strategy.of(level)
+    unit = strategy.square**0.5 / (strategy.below**2 + strategy.above**2) ** 0.5
+    deviations = strategy.point_deviations * unit
+    assert 1 < deviations.min() <= deviations.max() < 0.72 * POINTS**0.5
+    assert 1 <= strategy.mean_deviation * unit < 1.1
+    columns = np.stack([strategy.numbers(np.eye(POINTS + 1, dtype=np.int64)[cell]) for cell in range(POINTS + 1)])
+    chance = np.random.default_rng(2)
+    for _ in range(500):
+        p, q = (chance.multinomial(chance.integers(0, 5), chance.dirichlet(np.full(POINTS + 1, 0.3))) for _ in range(2))
+        moved = int(((p @ columns - q @ columns) ** 2).sum())
+        assert moved <= strategy.square * (int(p.sum()) ** 2 + int(q.sum()) ** 2)
+    same_group = max(((first - second) ** 2).sum() for first in columns for second in columns)
+    worst = max(same_group, 2 * (columns**2).sum(axis=1).max())
+    assert worst >= 1.9 * strategy.square, "the bound is not far above what is possible"
+
+
 @pytest.mark.parametrize("cuts", [(), (1.0,), (1.0, 2.0, 2.5)])
 @pytest.mark.parametrize("ends", [(None, None), (0.0, 4.0)])
-def test_points_of_quantiles_rise_and_are_public(cuts, ends):
-    column = CutColumn("age", cuts, *ends)
-    grid = Grid.of(column, 4)
-    assert (np.diff(grid.edges) > 0).all()
-    values = grid.values(np.linspace(0, grid.size, 50), column)
-    assert (np.diff(values) >= 0).all()
-    assert ends[0] is None or (values[0], values[-1]) == ends
+@pytest.mark.parametrize("step", [0.0, 1.0])
+def test_points_of_quantiles_rise_and_are_public(cuts, ends, step):
+    shares = Shares(CutColumn("age", cuts, *ends, step=step))
+    points = shares.points(np.linspace([-30.0] * 3, [30.0] * 3, POINTS, axis=1))
+    assert (np.diff(points, axis=1) >= 0).all()
+    assert step == 0 or (points % step == 0).all()
+    assert ends[0] is None or (abs(points[0, [0, -1]] - ends) < 1e-6).all()
+    narrow = shares.points(shares.logits(np.full((1, POINTS), 2.3)))
+    assert step == 0 or set(narrow[0].tolist()) == {2.0, 3.0}, "points are rounded outwards"
+
+
+def test_whole_numbers_and_tens_are_answered_as_such():
+    chance = np.random.default_rng(4)
+    table = {"hours": chance.choice([20, 38, 40, 45, 60], 20_000, p=[0.1, 0.2, 0.4, 0.2, 0.1]).astype(float)}
+    table |= {"price": chance.integers(1, 500, 20_000) * 10.0, "share": chance.random(20_000)}
+    table["price"][::500] += 0.5  # a few others
+    release = GroupRelease((), medians=["hours", "price", "share"]).fit(table)
+    assert [column.step for column in release.published_.cuts] == [1.0, 10.0, 0.0]
+    hours, price, share = (row for row in release.answer().to_pylist() if row["measure"] != "records")
+    assert (hours["answer"], hours["low"] <= 40 <= hours["high"]) == (40, True)
+    assert price["answer"] % 10 == 0
+    assert 0.45 < share["answer"] < 0.55
+    few = {name: column[:30] for name, column in table.items()}
+    assert [column.step for column in GroupRelease((), medians="hours").fit(few).published_.cuts] == [0.0]
 
 
 def test_quantiles_of_many_levels_and_of_no_group():

@@ -95,7 +95,7 @@ def test_how_many_records_meet_the_conditions_stays_private():
         with entropy_tape(3):
             release = GroupRelease("region", medians="cost", columns=columns, where=[("age", ">=", 18)]).fit(table)
         claims.add(release.claim_)
-        units.add((release.units_, release.published_.scale, release.published_.probes.scale))
+        units.add((release.units_, release.published_.scale, release.published_.probes.scales))
     assert len(claims) == len(units) == 1
 
 

@@ -15,6 +15,10 @@ _POWERS = (-20, 50)  # of two: values beyond are clipped
 _CLEAR = 5.0  # deviations of the noise that a cell must exceed: a false cell could be far away from all values
 _TAIL, _LEAST_BEND = 5, -0.02  # clear cells that a tail goes on from, and the bend of its logarithm
 CELLS = 16  # of a column with quantiles
+STEPS = (100.0, 10.0, 1.0)  # of which the values of a column may be multiples
+_FEW = 0.02  # of the values, which may be no multiples
+_LIKELY, _ENOUGH = 3.0, 10.0  # deviations of noise: of values that are none, and of all values at least
+_ROUNDING = 1e-9  # relative, of a multiple
 
 
 @lru_cache(maxsize=1)
@@ -135,8 +139,52 @@ def find_bounds(
     return [choose_bounds(part, cell_noise=scale, groups=groups, sum_noise=sum_noise, records=total) for part in parts]
 
 
-def find_cuts(values: Sequence[Floats], draw: Draw, *, units: int) -> list[tuple[float, ...]]:
-    """Return cuts of private columns, each one value a unit, that leave about equally many units between them."""
-    trees = [CutTree(units, most_cells=CELLS) for _ in values]
+def count_steps(values: Floats) -> Integers:
+    """Return how many values have each of the steps, and how many have none; missing values are left out."""
+    numbers = values[~np.isnan(values)]
+    parts = numbers[:, None] / np.array(STEPS)
+    with np.errstate(invalid="ignore"):  # infinite values have no step
+        is_multiple = np.abs(parts - np.rint(parts)) <= _ROUNDING * np.maximum(np.abs(parts), 1.0)
+    first = np.where(is_multiple.any(axis=1), is_multiple.argmax(axis=1), len(STEPS))
+    return np.bincount(first, minlength=len(STEPS) + 1).astype(np.int64)
+
+
+def choose_step(noisy: Floats, *, cell_noise: float) -> float:
+    """Return the largest step of which nearly all values are multiples, 0 if there is none or too few values."""
+    total = float(noisy.sum())
+    for position, step in enumerate(STEPS):
+        others = noisy[position + 1 :]
+        noise = cell_noise * math.sqrt(len(others))
+        if total > _ENOUGH * noise and float(others.sum()) < max(_FEW * total, _LIKELY * noise):
+            return step
+    return 0.0
+
+
+def find_steps(
+    values: Sequence[Floats], cuts: Sequence[Sequence[float]], draw: Draw
+) -> list[tuple[float, tuple[float, ...]]]:
+    """Return for private columns, each one value a unit, the step and noisy counts of the cells of declared cuts."""
+    counts = [count_steps(column) for column in values]
+    for column, ends in zip(values, cuts, strict=True):
+        cells = np.searchsorted(np.array(ends), column[~np.isnan(column)], side="right")
+        counts.append(np.bincount(cells, minlength=len(ends) + 1).astype(np.int64) if ends else np.zeros(0, np.int64))
+    square = 2 * len(values) + 2 * sum(bool(ends) for ends in cuts)
+    noisy, scale = draw(np.concatenate(counts), squared_sensitivity=square)  # proof: step 6
+    parts = np.split(np.asarray(noisy, dtype=np.float64), np.cumsum([len(part) for part in counts[:-1]]))
+    return [
+        (choose_step(steps, cell_noise=scale), tuple(cells.tolist()))
+        for steps, cells in zip(parts[: len(values)], parts[len(values) :], strict=True)
+    ]
+
+
+def find_cuts(
+    values: Sequence[Floats], steps: Sequence[float], draw: Draw, *, units: int
+) -> list[tuple[tuple[float, ...], tuple[float, ...]]]:
+    """Return cuts of private columns that leave about equally many units between them, and noisy counts of the cells.
+
+    Each column has one value a unit. Cuts of a column with a step are whole where its step is.
+    """
+    trees = [CutTree(units, is_whole=step >= 1, most_cells=CELLS) for step in steps]
     grow_trees(trees, values, draw)  # proof: step 6
-    return [tree.marginal().cuts for tree in trees]
+    marginals = [tree.marginal() for tree in trees]
+    return [(marginal.cuts, marginal.counts) for marginal in marginals]

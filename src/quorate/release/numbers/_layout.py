@@ -41,17 +41,18 @@ class SummedColumn:
 
 @dataclass(frozen=True)
 class CutColumn:
-    """A column of which quantiles are released: rising cuts, and the bounds where they are declared."""
+    """A column of which quantiles are released: rising cuts, and the bounds where they are declared.
+
+    `counts` are noisy counts of the cells that the cuts leave, and nearly all values are multiples of `step`; 0 says
+    that no step was found.
+    """
 
     name: str
     cuts: tuple[float, ...]
     low: float | None = None
     high: float | None = None
-
-    @property
-    def size(self) -> int:
-        """The number of cells."""
-        return len(self.cuts) + 1
+    counts: tuple[float, ...] = ()
+    step: float = 0.0
 
 
 @dataclass(frozen=True)

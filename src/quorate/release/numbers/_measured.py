@@ -4,20 +4,23 @@ import math
 from collections.abc import Mapping
 from typing import Any, cast
 
+import numpy as np
+
 from quorate.core.arrays import Integers
 from quorate.core.ballots import release_counts
 from quorate.core.errors import InvalidInput
 from quorate.core.mechanisms import NoisyVectors
 from quorate.release.domain import SealedCounts
-from quorate.release.numbers._bounds import find_bounds, find_cuts, grid_edges
+from quorate.release.numbers._bounds import STEPS, find_bounds, find_cuts, find_steps, grid_edges
 from quorate.release.numbers._keys import MOST_GROUPS, GroupIndex
 from quorate.release.numbers._layout import CutColumn, Layout, SummedColumn
-from quorate.release.numbers._published import Statistics, expected_halves
-from quorate.release.numbers._quantiles import ROUNDS, quantile_share
+from quorate.release.numbers._published import Statistics, expected_halves, quantile_name
+from quorate.release.numbers._quantiles import POINTS, ROUNDS, quantile_share
 from quorate.release.numbers._rows import PrivateRows
 from quorate.tables.columns import Date, Kind, Number
 from quorate.tables.cut_tree import STAGES, most_cells
 
+_STEPS_SHARE = 0.02  # of the budget, for the steps of columns with quantiles, and counts between declared cuts
 _BOUNDS_SHARE = 0.05  # of the budget, for bounds that are not declared
 _CUTS_SHARE = 0.05  # of the budget, for cuts that are not declared
 _EXPECTED_GROUPS = 20  # undeclared groups, for the choice of bounds
@@ -44,7 +47,12 @@ class MeasuredColumns:
     @property
     def rest_share(self) -> float:
         """The share of the budget that is left for the sums."""
-        return 1.0 - _BOUNDS_SHARE * bool(self._unbounded) - _CUTS_SHARE * bool(self._uncut)
+        return (
+            1.0
+            - _BOUNDS_SHARE * bool(self._unbounded)
+            - _STEPS_SHARE * bool(self._cut)
+            - _CUTS_SHARE * bool(self._uncut)
+        )
 
     def quantile_share(self, layout: Layout) -> float:
         """Return the share of what is left for sums and quantiles that quantiles take."""
@@ -61,7 +69,8 @@ class MeasuredColumns:
     def most_entries(self, layout: Layout, index: GroupIndex) -> int:
         """Return how many noisy entries are released at most, a public number: proof: step 1."""
         bound_entries = len(self._unbounded) * (len(grid_edges()) + 2) + len(self._uncut) * STAGES * most_cells()
-        answers = ROUNDS * len(self._statistics.quantiles)
+        bound_entries += sum(len(STEPS) + 2 + len(self._number(name).cuts or ()) for name in self._cut)
+        answers = ROUNDS * POINTS * len(self._statistics.quantiles)
         if not index.is_declared:
             return bound_entries + layout.squared_sensitivity + MOST_GROUPS * answers
         return bound_entries + index.declared_groups * (layout.entries + answers)
@@ -80,10 +89,13 @@ class MeasuredColumns:
         def draw_bounds(counts: Integers, *, squared_sensitivity: int) -> tuple[Integers, float]:
             return vectors.release(counts, squared_sensitivity=squared_sensitivity, fraction=take(_BOUNDS_SHARE))
 
+        def draw_steps(counts: Integers, *, squared_sensitivity: int) -> tuple[Integers, float]:
+            return vectors.release(counts, squared_sensitivity=squared_sensitivity, fraction=take(_STEPS_SHARE))
+
         def draw_cuts(counts: Integers, *, squared_sensitivity: int) -> tuple[Integers, float]:
             return vectors.release(counts, squared_sensitivity=squared_sensitivity, fraction=take(_CUTS_SHARE / STAGES))
 
-        bounds, cuts = {}, {}
+        bounds, cuts, steps = {}, {}, {}
         if self._unbounded:
             noise = self.expected_halves(layout, vectors)
             most_records = 1 if rows.people is None else layout.groups_per_unit * layout.records_per_group
@@ -99,10 +111,19 @@ class MeasuredColumns:
                 ),
             )
             bounds = dict(zip(self._unbounded, found_bounds, strict=True))
+        if self._cut:
+            values = dict(zip(self._cut, rows.unit_values(self._cut), strict=True))
+            declared = [tuple(self._number(name).cuts or ()) for name in self._cut]
+            found_steps = release_counts(
+                SealedCounts([*values.values()]), lambda columns: find_steps(columns, declared, draw_steps)
+            )
+            steps = dict(zip(self._cut, found_steps, strict=True))
         if self._uncut:
             found_cuts = release_counts(
-                SealedCounts(rows.unit_values(self._uncut)),
-                lambda values: find_cuts(values, draw_cuts, units=len(values[0])),
+                SealedCounts([values[name] for name in self._uncut]),
+                lambda columns: find_cuts(
+                    columns, [steps[name][0] for name in self._uncut], draw_cuts, units=len(columns[0])
+                ),
             )
             cuts = dict(zip(self._uncut, found_cuts, strict=True))
         for name, bound in bounds.items():
@@ -111,20 +132,24 @@ class MeasuredColumns:
                 f"by at most about {bound.beyond:.1%} of the sum of absolute values"
             )
         summed = [self._bounded(name, bounds.get(name)) for name in self._summed]
-        return summed, [self._divided(name, cuts.get(name)) for name in self._cut]
+        return summed, [self._divided(name, steps[name], cuts.get(name)) for name in self._cut]
 
     def _bounded(self, name: str, bounds: Any) -> SummedColumn:
         kind = self._number(name)
         low, high = (kind.low, kind.high) if bounds is None else (bounds.low, bounds.high)
         return SummedColumn(name, cast("float", low), cast("float", high), kind.closed)
 
-    def _divided(self, name: str, found_cuts: tuple[float, ...] | None) -> CutColumn:
-        kind = self._number(name)
-        cuts = tuple(kind.cuts or ()) if found_cuts is None else found_cuts
+    def _divided(self, name: str, steps: tuple[float, tuple[float, ...]], found: Any) -> CutColumn:
+        """Return a column with cuts inside of its bounds; counts of cells beyond are added to those next to them."""
+        kind, (step, declared_counts) = self._number(name), steps
+        cuts, counts = (tuple(kind.cuts or ()), declared_counts) if found is None else found
         low, high = kind.low, kind.high
-        if low is not None and high is not None:
-            cuts = tuple(cut for cut in cuts if low < cut < high)
-        return CutColumn(name, cuts, low, high)
+        inside = [
+            position for position, cut in enumerate(cuts) if (low is None or low < cut) and (high is None or cut < high)
+        ]
+        if counts:
+            counts = np.add.reduceat(counts, [0, *(position + 1 for position in inside)]).tolist()
+        return CutColumn(name, tuple(cuts[position] for position in inside), low, high, tuple(counts), step)
 
     def expected(self, halves: Mapping[str, float], *, has_people: bool) -> list[dict[str, Any]]:
         """Return the measures with half the expected width of their intervals, and its unit."""
@@ -135,7 +160,7 @@ class MeasuredColumns:
             for name in names:
                 rows.append(self._expected_sum(f"{measure} {name}", name, halves, is_mean=measure == "mean"))
         rows += [
-            (f"quantile {level:g} {name}", halves["rank"], "ranks, as a share of the group")
+            (quantile_name(name, level), min(halves["rank"], 1.0), "ranks, as a share of the group")
             for name, level in self._statistics.quantiles
         ]
         return [dict(zip(("measure", "half_width", "unit"), row, strict=True)) for row in rows]

@@ -15,7 +15,7 @@ from quorate.release.numbers._contributions import GroupSums
 from quorate.release.numbers._estimates import Answers, NoisySums, count_answers
 from quorate.release.numbers._keys import GroupIndex, Parents, merge_keys
 from quorate.release.numbers._layout import CutColumn, Layout, SummedColumn, Weights
-from quorate.release.numbers._quantiles import ROUNDS, Probes, no_probes, quantile_answers
+from quorate.release.numbers._quantiles import Probes, empty_probes, quantile_answers
 
 NOT_RELEASED = "not released for unpublished groups"
 
@@ -81,7 +81,7 @@ class Published:
     other: Integers
     scale: float
     threshold: int | None
-    probes: Probes = field(default_factory=no_probes)
+    probes: Probes = field(default_factory=empty_probes)
     parents: Parents = field(default_factory=dict)
     merged: Integers | None = None  # how many groups were added up in each; None before that
 
@@ -91,7 +91,7 @@ class Published:
         entries = np.zeros((len(keys), self.entries.shape[1]), dtype=np.int64)
         np.add.at(entries, positions, self.entries)
         merged = np.bincount(positions, minlength=len(keys))
-        return replace(self, keys=tuple(keys), entries=entries, merged=merged, probes=no_probes())
+        return replace(self, keys=tuple(keys), entries=entries, merged=merged, probes=empty_probes())
 
     @property
     def _groups(self) -> NoisyGroups:
@@ -156,21 +156,20 @@ class Published:
             "cuts": to_plain(self.cuts),
             "scale": repr(self.scale),
             "threshold": self.threshold,
-            "probes": {"scale": repr(self.probes.scale), "parts": self.probes.parts},
+            "probes": [repr(scale) for scale in self.probes.scales],
             "parents": {name: dict(above) for name, above in self.parents.items()},
         }
         state.put_document("groups", list(self.keys))
-        points, answers = self.probes.points, self.probes.answers
-        state.put_arrays(
-            "sums", True, entries=self.entries, other=self.other, probe_points=points, probe_answers=answers
-        )
+        state.put_arrays("sums", True, entries=self.entries, other=self.other, probe_answers=self.probes.answers)
+        state.put_arrays("points", True, points=self.probes.points)
 
     @classmethod
     def of(cls, state: State) -> "Published":
         """Return the release of a state."""
         values = state.values
         arrays = {name: array.astype(np.int64) for name, array in state.arrays("sums").items()}
-        probes = values["probes"]
+        points = state.arrays("points")["points"].astype(np.float64)
+        scales = tuple(map(float, values["probes"]))
         return cls(
             cast("Layout", from_plain(values["layout"], Layout)),
             tuple(from_plain(values["sums"], SummedColumn)),
@@ -180,22 +179,21 @@ class Published:
             arrays["other"],
             float(values["scale"]),
             values["threshold"],
-            Probes(arrays["probe_points"], arrays["probe_answers"], float(probes["scale"]), int(probes["parts"])),
+            Probes(points, arrays["probe_answers"], scales),
             values.get("parents", {}),  # absent from folders of earlier versions
         )
 
     def fits(self, statistics: Statistics) -> bool:
         """Return whether the sums have the sizes that groups and statistics need."""
-        rounds = ROUNDS * bool(statistics.quantiles)
-        shape = (len(statistics.quantiles), rounds, len(self.keys) * bool(rounds))
+        groups = len(self.keys) * bool(statistics.quantiles)
+        shape = empty_probes(len(statistics.quantiles), groups).points.shape
         is_whole = self.probes.points.shape == self.probes.answers.shape == shape
         return is_whole and self.entries.shape == (len(self.keys), self.layout.entries)
 
     def _quantiles(self, statistics: Statistics) -> dict[str, Answers]:
         answers = {}
         for index, (column, level) in enumerate(self.targets(statistics)):
-            parts = self.probes
-            own = Probes(parts.points[index], parts.answers[index], parts.scale, parts.parts)
+            own = self.probes.of_target(index)
             answers[quantile_name(column.name, level)] = quantile_answers(own, column, level, self.sizes)
         return answers
 

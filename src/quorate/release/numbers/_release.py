@@ -38,12 +38,7 @@ from quorate.release.numbers._layout import Layout
 from quorate.release.numbers._lookups import Lookups
 from quorate.release.numbers._measured import MeasuredColumns
 from quorate.release.numbers._published import Published, Statistics, plain_rows, release_sums
-from quorate.release.numbers._quantiles import (
-    Grid,
-    choose_parts,
-    rank_scale,
-    release_probes,
-)
+from quorate.release.numbers._quantiles import rank_scale, release_probes
 from quorate.release.numbers._rows import PrivateRows
 from quorate.release.numbers._sql import read_sql
 from quorate.release.people import PERSON, RECORD
@@ -78,7 +73,7 @@ class GroupRelease(SavedModel, ShowsClaim, BaseEstimator):
         Declarations of columns: a mapping from names to `Number`, `Category` and `Date`, a `Schema`, or a
         `quorate.release.Columns`. Totals and means clip values to `low` and `high` of a `Number`; without them, bounds
         are found for a twentieth of the budget. Quantiles begin with its `cuts`; without them, cuts are found for a
-        twentieth.
+        twentieth. A fiftieth says whether nearly all of its values are whole numbers, or multiples of 10 or 100.
         `closed` says that every record has a value, which makes totals more exact.
     where
         Conditions that records must meet to count: [("age", ">=", 18), ("region", "in", ["north", "south"])]. The
@@ -468,15 +463,11 @@ def _release_quantiles(
     targets = published.targets(statistics)
     if not targets:
         return published
-    parts = choose_parts(published.cuts, len(published.keys))
-    grids = {column.name: Grid.of(column, parts) for column in published.cuts}
     numbers = {key: number for number, key in enumerate(index.keys)}
     chosen = np.array([numbers[key] for key in published.keys], dtype=np.int64)
-    counts = rows.count_values(index, published.layout, chosen, grids)
-    probes = release_counts(
-        SealedCounts(counts),
-        lambda counted: release_probes(
-            counted, targets, published.sizes, vectors, layout=published.layout, parts=parts
-        ),
-    )
+
+    def count_values(points: Sequence[tuple[str, Any]]) -> SealedCounts:
+        return SealedCounts(rows.count_values(index, published.layout, chosen, points))
+
+    probes = release_probes(count_values, targets, published.sizes, vectors, layout=published.layout)
     return replace(published, probes=probes)

@@ -12,7 +12,6 @@ from quorate.release.numbers._conditions import Condition
 from quorate.release.numbers._contributions import GroupSums, choose_records
 from quorate.release.numbers._keys import GroupIndex
 from quorate.release.numbers._layout import Layout, SummedColumn
-from quorate.release.numbers._quantiles import Grid
 from quorate.tables.containers import column_names, open_columns
 from quorate.tables.files import TableStream
 from quorate.tables.persons import person_names
@@ -116,18 +115,25 @@ class PrivateRows:
         return exact
 
     def count_values(
-        self, index: GroupIndex, layout: Layout, published: Integers, grids: Mapping[str, Grid]
-    ) -> dict[str, Integers]:
-        """Return how many values that count the groups with these numbers have in each cell of each column's grid."""
-        counts = {name: np.zeros((len(published), grid.size), dtype=np.int64) for name, grid in grids.items()}
+        self, index: GroupIndex, layout: Layout, published: Integers, targets: Sequence[tuple[str, Floats]]
+    ) -> Integers:
+        """Return how many values that count the groups with these numbers have between their points.
+
+        A target is a column with the rising points of each group. The counts are by target, group and cell.
+        """
+        cells = targets[0][1].shape[1] + 1
+        counts = np.zeros((len(targets), len(published) * cells), dtype=np.int64)
         rows = np.full(index.declared_groups if index.is_declared else len(index.keys), -1)
         rows[published] = np.arange(len(published))
-        for groups, values, _ in self._select_batches(index, layout, [*grids]):
-            for name, grid in grids.items():
+        for groups, values, _ in self._select_batches(index, layout, [*{name: None for name, _ in targets}]):
+            for target, (name, points) in enumerate(targets):
                 keep = (rows[groups] >= 0) & ~np.isnan(values[name])
-                cells = np.searchsorted(grid.edges, values[name][keep], side="right")
-                np.add.at(counts[name], (rows[groups[keep]], cells), 1)
-        return counts
+                own_rows, own = rows[groups[keep]], values[name][keep]
+                cell = np.zeros(len(own), dtype=np.int64)
+                for column in points.T:
+                    cell += own >= column[own_rows]
+                counts[target] += np.bincount(own_rows * cells + cell, minlength=counts.shape[1])
+        return counts.reshape(len(targets), len(published), cells)
 
     def _select_batches(
         self, index: GroupIndex, layout: Layout, names: Sequence[str]
