@@ -1,7 +1,6 @@
 """`quorate audit`: attack the claims, replay the predictors, and report how close the attacks came."""
 
 from collections.abc import Sequence
-from json import dumps
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,7 +9,7 @@ from rich.console import Console
 from quorate.auditing import Comparison, Replay, Verdict, audit_release_once, runs, targets
 from quorate.auditing import audit as attack
 from quorate.cli.options import AsJson
-from quorate.cli.output import check_report, show_rows, show_step
+from quorate.cli.output import check_report, show, show_rows, show_step
 from quorate.core.checks import check_count
 from quorate.core.errors import InvalidInput
 from quorate.core.progress import hidden_progress, progress
@@ -63,10 +62,7 @@ def audit(
                     findings.replays[name] = targets.run_replay(name)
                 else:
                     findings.charges[name] = runs.compare_run(name)
-    if json:
-        print(dumps(_as_dict(findings)))
-    else:
-        _show(findings)
+    show(_as_dict(findings), lambda: _show(findings), as_json=json)
     if report is not None:
         from quorate.report import write_report
         from quorate.report.trust import AuditReport
@@ -81,23 +77,16 @@ def _audit_one_fit(names: Sequence[str], canaries: int, json: bool) -> int:
     if names:
         raise InvalidInput("canaries= audits one fit of a QueryRelease alone; leave the names out, or canaries")
     findings = audit_release_once(canaries=canaries)
-    if json:
-        print(dumps(findings._asdict() | {"violated": findings.violated}))
-    else:
-        show_rows(
-            [
-                {
-                    "claim of": "QueryRelease, one fit",
-                    "epsilon": f"{findings.claim[0]:.3f}",
-                    "at delta": f"{findings.claim[1]:.3g}",
-                    "shown": f"{findings.lower_bound:.3f}{' BROKEN' if findings.violated else ''}",
-                    "right guesses": f"{findings.correct} of {findings.guesses}",
-                }
-            ],
-            is_result=True,
-            limit=1,
-            title="A claim, and what one fit with canaries showed",
-        )
+    row = {
+        "claim of": "QueryRelease, one fit",
+        "epsilon": f"{findings.claim[0]:.3f}",
+        "at delta": f"{findings.claim[1]:.3g}",
+        "shown": f"{findings.lower_bound:.3f}{' BROKEN' if findings.violated else ''}",
+        "right guesses": f"{findings.correct} of {findings.guesses}",
+    }
+    title = "A claim, and what one fit with canaries showed"
+    figures = findings._asdict() | {"violated": findings.violated}
+    show(figures, lambda: show_rows([row], is_result=True, title=title), as_json=json)
     return int(findings.violated)
 
 
@@ -138,7 +127,7 @@ def _show(findings: _Found) -> None:
         for name, verdict in verdicts.items()
     ]
     if claims:
-        show_rows(claims, is_result=True, limit=len(claims), title="Claims, and what attacks showed")
+        show_rows(claims, is_result=True, title="Claims, and what attacks showed")
     console = Console()
     if verdicts:
         console.print("The attacks that came closest (in full with --json and in the report):")

@@ -1,6 +1,5 @@
 """`quorate check`: a private test of a published model on held-out records, which conformal sets read as well."""
 
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
@@ -11,7 +10,7 @@ import numpy as np
 from cyclopts import Group, Parameter
 
 from quorate.cli.options import Trusted, options_from, split_list, with_options
-from quorate.cli.output import check_report
+from quorate.cli.output import check_report, show
 from quorate.cli.predict import rows_of_model
 from quorate.cli.reading import Data, Tables, check_column_names, read_data, target_column
 from quorate.core.errors import InvalidInput
@@ -91,7 +90,7 @@ def check(test: Test, tables: Tables, *, trusted: Trusted = "", **settings: Any)
 
         write_report(CheckReport(check=check), test.report)
     failed = _failed_limits(check, test)
-    print(json.dumps(check.as_dict() | {"failed": failed}) if test.json else check.summary())
+    show(check.as_dict() | {"failed": failed}, check.summary(), as_json=test.json)
     for sentence in failed:
         print(f"quorate: {sentence}", file=sys.stderr)
     return 1 if failed else 0

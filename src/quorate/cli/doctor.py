@@ -9,13 +9,12 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from importlib import metadata
-from json import dumps
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from quorate import __version__
 from quorate.cli.options import AsJson
-from quorate.cli.output import show_rows
+from quorate.cli.output import show, show_rows
 from quorate.core.errors import QuorateError
 from quorate.core.lazy import install_command
 from quorate.core.ledger.chain import state_folder
@@ -41,13 +40,15 @@ def doctor(*, json: AsJson = False) -> int:
     """Check the installation, its extras, and this machine. Exit code 1 if the machine is unsound."""
     findings = [*_packages(), *_machine()]
     sound = not any(finding.verdict == "unsound" for finding in findings)
-    if json:
-        print(dumps({"sound": sound, "findings": [asdict(finding) for finding in findings]}))
-        return 0 if sound else 1
-    print(f"quorate {__version__}")
-    show_rows([asdict(finding) for finding in findings], is_result=True, limit=len(findings))
-    print("This machine is sound." if sound else "This machine is not sound: see above.")
+    rows = [asdict(finding) for finding in findings]
+    show({"sound": sound, "findings": rows}, lambda: _show_findings(rows, sound=sound), as_json=json)
     return 0 if sound else 1
+
+
+def _show_findings(rows: list[dict[str, Any]], *, sound: bool) -> None:
+    print(f"quorate {__version__}")
+    show_rows(rows, is_result=True)
+    print("This machine is sound." if sound else "This machine is not sound: see above.")
 
 
 def _packages() -> Iterator[Finding]:

@@ -1,7 +1,6 @@
 """`quorate look`, `export`, `datasets` and `demo`: a file as it will be read, models for other programs, examples."""
 
 import shlex
-from json import dumps
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from quorate.cli.options import AsJson, Trusted, split_list
-from quorate.cli.output import check_new_file, check_new_folder, show_bill, show_step
+from quorate.cli.output import check_new_file, check_new_folder, show, show_bill, show_step
 from quorate.cli.reading import TableFile, check_column_names
 from quorate.core.checks import check_count, check_delta, check_positive
 from quorate.core.errors import InvalidInput
@@ -66,8 +65,7 @@ def export(
         bill |= {"onnx": str(onnx), "bytes": len(content)}
     if card is not None:
         bill["card"] = str(write_card(folder, card, license=license, trusted=types) / "README.md")
-    show_bill("Exported: may be published", bill, as_json=json)
-    return 0
+    return show_bill("Exported: may be published", bill, as_json=json)
 
 
 def datasets(
@@ -88,12 +86,10 @@ def datasets(
     check_new_folder(folder)
     data = getattr(shipped, name)()
     files = [str(path) for path in data.write(folder)]
-    if json:
-        print(dumps({"about": data.about, "label": data.label, "classes": list(data.classes or ()), "written": files}))
-        return 0
+    figures = {"about": data.about, "label": data.label, "classes": list(data.classes or ()), "written": files}
     label = "" if data.label is None else f" The label is {data.label!r}: {', '.join(data.classes)}."
-    print(f"{data.about[0].upper()}{data.about[1:]}{label}\nWritten: {', '.join(files)}")
-    return 0
+    text = f"{data.about[0].upper()}{data.about[1:]}{label}\nWritten: {', '.join(files)}"
+    return show(figures, text, as_json=json)
 
 
 def demo(
@@ -135,14 +131,11 @@ def demo(
             records=records, queries=queries, epsilon=epsilon, delta=delta, say=console.print, step=show_step
         )
         path = None if out is None else str(write_report(data, out))
-    if json:
-        print(dumps({"report": path, **data.as_dict()}))
-        return 0
-    show_bill("Asked, answered, paid", data.results or {}, as_json=False, is_result=True)
-    console.print("True outcomes are known here because everybody is made up.\n")
     ending = f"No report was written: {missing}" if path is None else f"The report: {path}"
-    console.print(ending, soft_wrap=True, markup=False)
-    return 0
+    if not json:
+        show_bill("Asked, answered, paid", data.results or {}, as_json=False, is_result=True)
+        console.print("True outcomes are known here because everybody is made up.\n")
+    return show({"report": path, **data.as_dict()}, ending, as_json=json)
 
 
 def _demo_report(out: Path | None) -> tuple[Path | None, str]:
@@ -184,11 +177,8 @@ def look(source: TableFile, *, out: Path | None = None, json: AsJson = False) ->
     if out is not None:
         out.touch(mode=0o600)  # it lists values of private records
         out.write_text(look.schema_text(), encoding="utf-8")
-    if json:
-        print(dumps(look.to_dict() | {"written": None if out is None else str(out)}))
-    else:
-        _show(Console(), source, look, out)
-    return 0
+    figures = look.to_dict() | {"written": None if out is None else str(out)}
+    return show(figures, lambda: _show_look(Console(), source, look, out), as_json=json)
 
 
 def _describe_file(source: TableFile) -> dict[str, Any]:
@@ -201,7 +191,7 @@ def _describe_file(source: TableFile) -> dict[str, Any]:
     return {"encoding": encoding, "encoding_source": reason, "separator": header.separator}
 
 
-def _show(console: Console, source: TableFile, look: TableLook, out: Path | None) -> None:
+def _show_look(console: Console, source: TableFile, look: TableLook, out: Path | None) -> None:
     console.print(f"[bold]{_NOT_PRIVATE}[/bold]", soft_wrap=True)
     if look.file:
         names = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}

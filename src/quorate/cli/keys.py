@@ -1,6 +1,5 @@
 """Make, list, change and revoke the keys of a model's callers."""
 
-import json as jsons
 import sys
 import time
 from collections.abc import Collection, Mapping
@@ -12,7 +11,7 @@ from cyclopts import App, Parameter
 
 from quorate.cli.ledger import key_figures, opened_ledger
 from quorate.cli.options import AsJson, ModelPath, option, with_options
-from quorate.cli.output import show_line, show_rows
+from quorate.cli.output import show, show_line, show_rows
 from quorate.core.errors import InvalidInput
 from quorate.core.ledger import Ledger, share_figures
 from quorate.models.saving.folder import open_private
@@ -135,13 +134,10 @@ def _rotate(
 
 def _show_token(token: str, name: str, model: Path, figures: dict[str, Any], *, as_json: bool) -> int:
     id = token.split("_")[1]
-    if as_json:
-        print(jsons.dumps({"id": id, "name": name, **figures, "key": token}))
-        return 0
-    print(token)
-    text = f"this is the key of {name!r}; hand it over now, it is not shown again"
-    print(f"quorate: {text}. To take it back: quorate keys revoke {model} {id}", file=sys.stderr)
-    return 0
+    if not as_json:
+        text = f"this is the key of {name!r}; hand it over now, it is not shown again"
+        print(f"quorate: {text}. To take it back: quorate keys revoke {model} {id}", file=sys.stderr)
+    return show({"id": id, "name": name, **figures, "key": token}, token, as_json=as_json)
 
 
 @keys.command(name="change")
@@ -192,13 +188,9 @@ def _list(model: ModelPath, *, json: AsJson = False) -> int:
     with opened_ledger(model) as ledger:
         view = ledger.view()
         figures = [key_figures(key, view) for key in view.keys]
-    if json:
-        print(jsons.dumps(figures))
-    elif not figures:
+    if not figures and not json:
         print(f"quorate: there are no keys; quorate keys add {model} NAME makes one", file=sys.stderr)
-    else:
-        show_rows([_describe_key(key) for key in figures], is_result=True, limit=len(figures))
-    return 0
+    return show(figures, lambda: show_rows([*map(_describe_key, figures)], is_result=True), as_json=json)
 
 
 def _describe_key(key: dict[str, Any]) -> dict[str, str]:

@@ -11,7 +11,7 @@ from typing import Any, Literal, TextIO
 from cyclopts import App
 
 from quorate.cli.options import AsJson, ModelPath
-from quorate.cli.output import check_new_file, show_bill, show_line
+from quorate.cli.output import check_new_file, show, show_bill, show_line
 from quorate.core.errors import InvalidInput, LedgerRefused
 from quorate.core.ledger import (
     Key,
@@ -92,8 +92,7 @@ def _show(model: ModelPath, *, json: AsJson = False) -> int:
             "leases": f"{len(leases)} out, {100 * sum(lease['share'] for lease in leases):.2f}% of the budget",
             "keys": f"{len(keys)} in use, {len(figures['keys']) - len(keys)} revoked",
         }
-    show_bill(f"The ledger of {model}", figures, as_json=json, is_result=True)
-    return 0
+    return show_bill(f"The ledger of {model}", figures, as_json=json, is_result=True)
 
 
 @ledger.command(name="account")
@@ -123,8 +122,7 @@ def _account(
     figures = {"epsilon": account.epsilon, "delta": account.delta, "privacy_unit": account.unit}
     figures |= {"epsilon_left": epsilon_left, "delta_left": delta_left}
     account.close()
-    show_bill(f"The account in {folder}", figures, as_json=json, is_result=True)
-    return 0
+    return show_bill(f"The account in {folder}", figures, as_json=json, is_result=True)
 
 
 @ledger.command(name="verify")
@@ -147,13 +145,12 @@ def _verify(model: ModelPath, *, export: Path | None = None, json: AsJson = Fals
         figures = {"sound": not problems, "entries": verification.entries, "head": verification.head}
     except LedgerRefused as error:
         problems = [str(error)]
-    if json:
-        print(jsons.dumps(figures | {"problems": problems}))
-    elif figures["sound"]:
-        print(f"sound: {figures['entries']:,} entries, head {figures['head']}")
-    else:
-        print("\n".join(f"quorate: {problem}" for problem in problems), file=sys.stderr)
-    return 0 if figures["sound"] else 1
+    if problems:
+        text = "\n".join(f"quorate: {problem}" for problem in problems)
+        show(figures | {"problems": problems}, lambda: print(text, file=sys.stderr), as_json=json)
+        return 1
+    text = f"sound: {figures['entries']:,} entries, head {figures['head']}"
+    return show(figures | {"problems": problems}, text, as_json=json)
 
 
 @ledger.command(name="export")

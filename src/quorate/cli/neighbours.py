@@ -3,7 +3,6 @@
 Example: `quorate neighbours forget model p17,p20`
 """
 
-import json as jsons
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ from cyclopts import App, Parameter
 from quorate.cli.fit_methods import METHODS
 from quorate.cli.fit_models import TARGET_FILE
 from quorate.cli.options import AsJson, options_from, split_list, two_numbers, with_options
-from quorate.cli.output import show_bill, show_plan
+from quorate.cli.output import show, show_bill, show_plan
 from quorate.cli.reading import FileOptions, show_problems, target_column
 from quorate.core.errors import InvalidInput
 from quorate.models.knn import NeighbourClassifier, plan_neighbours
@@ -119,8 +118,7 @@ def _insert(folder: NeighbourFolder, table: Path, *, files: FileOptions = FileOp
     rows, people = schema.encode(records), schema.people(records, lasting=True)
     with _open_model(opened) as model:
         names = model.insert(rows, labels, ids=people)
-    show_bill("Inserted", {"inserted": len(names), "names": names}, as_json=json)
-    return 0
+    return show_bill("Inserted", {"inserted": len(names), "names": names}, as_json=json)
 
 
 @neighbours.command(name="forget")
@@ -138,8 +136,7 @@ def _forget(folder: NeighbourFolder, names: str, *, json: AsJson = False) -> int
     """
     with _open_model(folder) as model:
         count = model.forget(split_list(names))
-    show_bill("Forgotten", {"forgotten": count}, as_json=json)
-    return 0
+    return show_bill("Forgotten", {"forgotten": count}, as_json=json)
 
 
 @neighbours.command(name="forgotten")
@@ -150,11 +147,8 @@ def _list_removed_units(folder: NeighbourFolder, *, json: AsJson = False) -> int
     """
     with _open_model(folder) as model:
         times = [(name, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))) for name, at in model.forgotten()]
-    if json:
-        print(jsons.dumps({"forgotten": [{"name": name, "at": at} for name, at in times]}))
-    else:
-        print("\n".join(f"{name}\t{at}" for name, at in times))
-    return 0
+    figures = {"forgotten": [{"name": name, "at": at} for name, at in times]}
+    return show(figures, "\n".join(f"{name}\t{at}" for name, at in times), as_json=json)
 
 
 @neighbours.command(name="wear")
@@ -165,5 +159,4 @@ def _wear(folder: NeighbourFolder, *, json: AsJson = False) -> int:
     """
     with _open_model(folder) as model:
         wear = model.wear()
-    show_bill("Wear", vars(wear) | {"worn_share": wear.share}, as_json=json, is_result=True)
-    return 0
+    return show_bill("Wear", vars(wear) | {"worn_share": wear.share}, as_json=json, is_result=True)

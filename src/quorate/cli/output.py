@@ -7,9 +7,10 @@ import math
 import os
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,14 +38,26 @@ _SHOWN = {
 }
 
 
-def show_bill(title: str, bill: Mapping[str, Any], *, as_json: bool, is_result: bool = False) -> None:
-    """Print figures: one JSON object on standard output, or a table for people.
+def show(figures: Any, text: str | Callable[[], object], *, as_json: bool) -> int:
+    """Print figures as JSON, or a text for people, which may be printed by a function; return exit code 0."""
+    if as_json:
+        print(json.dumps(figures))
+    elif isinstance(text, str):
+        print(text)
+    else:
+        text()
+    return 0
+
+
+def show_bill(title: str, bill: Mapping[str, Any], *, as_json: bool, is_result: bool = False) -> int:
+    """Print figures as JSON or as a table for people; return exit code 0.
 
     The table goes to standard error, beside what the command wrote, or to standard output where it is the result.
     """
-    if as_json:
-        print(json.dumps(bill))
-        return
+    return show(bill, partial(_show_table, title, bill, is_result=is_result), as_json=as_json)
+
+
+def _show_table(title: str, bill: Mapping[str, Any], *, is_result: bool) -> None:
     table = Table(title=escape(title), show_header=False, min_width=min(len(title), _TITLE_WIDTH))
     for name, value in bill.items():
         if value is not None and not isinstance(value, dict | list):
@@ -58,20 +71,19 @@ def show_rows(
     rows: Sequence[Mapping[str, Any]],
     *,
     is_result: bool = False,
-    limit: int = _SHOWN_ROWS,
     title: str | None = None,
-    caption: str | None = None,
 ) -> None:
-    """Show the first rows as a table for people, on standard error or, where it is the result, on standard output."""
+    """Show rows as a table for people: the first ones on standard error or, if they are the result, all of them."""
     if not rows:
         return
+    limit = len(rows) if is_result else _SHOWN_ROWS
     cells = [[_as_text(value) for value in row.values()] for row in rows[:limit]]
     widths = [min(_LEAST_WIDTH, max(map(len, column))) for column in zip(*cells, strict=True)]
     columns = [
         Column(name, min_width=width, justify="right" if isinstance(value, int | float) else "left")
         for (name, value), width in zip(rows[0].items(), widths, strict=True)
     ]
-    table = Table(*columns, title=title, caption=caption)
+    table = Table(*columns, title=title)
     for row in cells:
         table.add_row(*map(escape, row))
     console = Console(stderr=not is_result)
@@ -82,16 +94,17 @@ def show_rows(
 
 def show_plan(plan: Plan, *, as_json: bool, forecast: Sequence[Mapping[str, Any]] = ()) -> int:
     """Print a plan, with a forecast if it has one; return exit code 1 where it is not feasible."""
-    if as_json:
-        print(json.dumps(plan.as_dict()))
-        return int(not plan.feasible)
+    show(plan.as_dict(), partial(_print_plan, plan, forecast), as_json=as_json)
+    return int(not plan.feasible)
+
+
+def _print_plan(plan: Plan, forecast: Sequence[Mapping[str, Any]]) -> None:
     print_text = Console().print
     print_text(plan.summary())
     for title, rows in [*plan.tables(), ("Forecast", forecast)]:
-        show_rows(rows, is_result=True, limit=len(rows), title=title)
+        show_rows(rows, is_result=True, title=title)
     for sentence in plan.remarks():
         print_text(sentence)
-    return int(not plan.feasible)
 
 
 def _as_text(value: Any) -> str:
@@ -107,11 +120,7 @@ def _as_text(value: Any) -> str:
 
 def show_line(text: str, figures: Mapping[str, Any], *, as_json: bool) -> int:
     """Print figures as one JSON object, or a sentence for people; return exit code 0."""
-    if as_json:
-        print(json.dumps(figures))
-    else:
-        print(f"quorate: {text}", file=sys.stderr)
-    return 0
+    return show(figures, lambda: print(f"quorate: {text}", file=sys.stderr), as_json=as_json)
 
 
 def readable(value: Any) -> Any:

@@ -4,7 +4,6 @@ With --online the queries are asked one at a time instead, and only those are pa
 answers miss. With --growing a table is released after each update.
 """
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -16,7 +15,16 @@ from cyclopts import Group, Parameter
 
 from quorate.cli.fit_methods import Method
 from quorate.cli.options import AsJson, Measures, options_of, refuse_idle, split_list, with_options
-from quorate.cli.output import check_apart, check_new_folder, check_report, show_bill, show_plan, show_rows, to_csv
+from quorate.cli.output import (
+    check_apart,
+    check_new_folder,
+    check_report,
+    show,
+    show_bill,
+    show_plan,
+    show_rows,
+    to_csv,
+)
 from quorate.cli.reading import FileOptions, warn_of_delta
 from quorate.cli.release_tables import (
     Subject,
@@ -420,11 +428,8 @@ def _plan_groups(options: ReleaseOptions, settings: Mapping[str, Any]) -> int:
     """Print the expected intervals for groups of some sizes."""
     release, people = _make_group_release(options, settings)
     rows = release.plan(is_person=people is not None).to_pylist()
-    if options.json:
-        print(json.dumps(rows))
-    else:
-        show_rows(rows, is_result=True, limit=len(rows), title="Expected 95% intervals, as half of their widths")
-    return 0
+    title = "Expected 95% intervals, as half of their widths"
+    return show(rows, lambda: show_rows(rows, is_result=True, title=title), as_json=options.json)
 
 
 def _release_groups(table: Path, options: ReleaseOptions, settings: Mapping[str, Any]) -> int:

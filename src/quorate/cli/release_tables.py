@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from quorate.cli.output import check_new_file, show_bill, show_rows, to_csv, write_file, write_or_print
+from quorate.cli.output import check_new_file, show, show_bill, show_rows, to_csv, write_file, write_or_print
 from quorate.cli.reading import show_problems
 from quorate.core.checks import check_count
 from quorate.core.errors import BudgetSpent, InvalidInput
@@ -157,11 +157,9 @@ def ask_release(
     table, rows = _find_answers(release, texts, reading)
     if out is not None:
         write_table(out, table, rows=rows)
-    if as_json:
-        print(json.dumps({"claim": release.claim_, "answers": table.to_pylist() if out is None else len(rows)}))
-    elif out is None:
-        sys.stdout.write(to_csv(rows, table.column_names))
-    return 0
+    figures = {"claim": release.claim_, "answers": table.to_pylist() if out is None else len(rows)}
+    text = to_csv(rows, table.column_names) if out is None else ""
+    return show(figures, lambda: print(text, end=""), as_json=as_json)
 
 
 def _find_answers(release: Any, texts: Sequence[str], reading: Mapping[str, Any]) -> tuple[Any, list[dict[str, Any]]]:

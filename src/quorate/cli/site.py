@@ -54,8 +54,7 @@ def _keys(
     keys = _sites().Keys.make(out, name, hosts=host)
     bill = {"name": keys.card.name, "card": str(out / "card.json")}
     bill["give"] = "card.json, by a way that its reader trusts; nothing else"
-    show_bill("Keys", bill, as_json=json, is_result=True)
-    return 0
+    return show_bill("Keys", bill, as_json=json, is_result=True)
 
 
 @site.command(name="serve")
@@ -138,8 +137,7 @@ def _join(
     bill = {"sites": len(together.names), "teachers": together.teachers, "mode": mode, "claim": classifier.claim_}
     payable = classifier.session_.answerer.ensemble.electorate.payable()
     bill |= {"queries_that_all_sites_can_pay_for": payable, "model": str(out)}
-    show_bill("The federation", bill, as_json=json)
-    return 0
+    return show_bill("The federation", bill, as_json=json)
 
 
 def _address(text: str) -> "tuple[str, Card]":

@@ -3,14 +3,13 @@
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from json import dumps
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
 from quorate.cli.options import AsJson, Measures, split_list
-from quorate.cli.output import check_apart, check_new_folder
+from quorate.cli.output import check_apart, check_new_folder, show
 from quorate.cli.reading import TableFile, check_column_names
 from quorate.cli.start_files import Job
 from quorate.cli.start_models import ModelJob, find_classes
@@ -139,11 +138,9 @@ def _finish(job: Job, *, run: bool, as_json: bool) -> int:
         job.show()
     if is_feasible:
         job.write()
-    if as_json:
-        print(dumps(job.as_dict()))
-    elif is_feasible:
-        print(f"\nWritten to {job.out}: script.py does it in Python, commands.sh on the command line. Run one of them.")
-        print("\n".join(f"$ {line}" for line in job.lines()))
+    written = f"\nWritten to {job.out}: script.py does it in Python, commands.sh on the command line. Run one of them."
+    text = "\n".join([written, *(f"$ {line}" for line in job.lines())]) if is_feasible else ""
+    show(job.as_dict(), text, as_json=as_json)
     if not is_feasible:
         return 1
     return job.run() if run else 0

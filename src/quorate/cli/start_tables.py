@@ -49,7 +49,7 @@ class TablesJob(Job):
             measures: dict[str, Any] = {f"{name}s": of for name, of in self.measures.items()}
             release = GroupRelease(self.by, **measures, epsilon=self.epsilon, delta=self.delta, columns=self.declared)
             rows = release.plan(is_person=self.source.groups is not None).to_pylist()
-            show_rows(rows, is_result=True, limit=len(rows), title="Expected 95% intervals, as half of their widths")
+            show_rows(rows, is_result=True, title="Expected 95% intervals, as half of their widths")
         else:
             kinds = "learned from the records" if self.schema is None else f"those of {self.schema}"
             print_line(f"Shares of all pairs of columns, and synthetic records. The columns are {kinds}.")

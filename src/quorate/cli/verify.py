@@ -3,11 +3,10 @@
 import subprocess
 import sys
 from importlib.util import find_spec
-from json import dumps
 from pathlib import Path
 
 from quorate.cli.options import AsJson, option, with_options
-from quorate.cli.output import check_new_file
+from quorate.cli.output import check_new_file, show
 from quorate.core.errors import InvalidInput
 from quorate.report.card import QUESTIONS, Card
 
@@ -37,10 +36,7 @@ def verify(folder: Path | None = None, *, copy: Path | None = None, json: AsJson
             raise InvalidInput("nothing to do: name a FOLDER to verify, or add --copy FILE")
         return 0
     code, lines = _run_program(folder)
-    if json:
-        print(dumps({"folder": str(folder), "verdict": _VERDICTS[code], "lines": lines}))
-    else:
-        print("\n".join(lines))
+    show({"folder": str(folder), "verdict": _VERDICTS[code], "lines": lines}, "\n".join(lines), as_json=json)
     return code
 
 
@@ -67,8 +63,7 @@ def card(folder: Path, *, out: Path, json: AsJson = False, **answers: str) -> in
     code, lines = _run_program(folder)
     verdict = _VERDICTS[code] if code == 0 else lines[-1]
     written = [str(path) for path in Card.read(folder, answers, verdict=verdict).write(out)]
-    print(dumps({"verdict": _VERDICTS[code], "written": written}) if json else f"Written: {', '.join(written)}")
-    return 0
+    return show({"verdict": _VERDICTS[code], "written": written}, f"Written: {', '.join(written)}", as_json=json)
 
 
 def _run_program(folder: Path) -> tuple[int, list[str]]:

@@ -122,6 +122,7 @@ class Agreement:
 
 
 def check_points(name: str, points: Iterable[Iterable[float]], width: int, shares: tuple[int, ...] = ()) -> None:
+    """Refuse points that are not rows of so many finite numbers, or whose shares are not from 0 to 1."""
     rows = [tuple(point) for point in points]
     finite = bool(rows) and all(len(row) == width and all(math.isfinite(value) for value in row) for row in rows)
     if not finite or any(not 0 <= row[column] <= 1 for row in rows for column in shares):
