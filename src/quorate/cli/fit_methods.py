@@ -16,7 +16,7 @@ from quorate.cli.options import AggregatorName, ConceptName, Device, LearnerName
 
 _NOT_OPTIONS = (  # of the estimators: objects, what tables give, and what takes more than a line to explain
     "account backend ballots beta cells classes columns concept cutoff_epsilon estimator kappa labelled "
-    "model on_no_quorum param_grid rate student tried"
+    "model offset on_no_quorum param_grid rate student tried"
 )
 _GROUP = Group("Model", sort_key=3)
 _EXTRA: dict[str, tuple[Any, Any, str]] = {  # type, default, help

@@ -126,9 +126,10 @@ def start(
     if goal == "tables":
         return _finish(TablesJob(**facts, by=answers.pop("by"), measures=answers), run=run, as_json=json)
     check_apart(source.table, answers["public"])
-    given = split_list(classes)
-    found, is_declared = (given, True) if given else find_classes(records, answers["label"], declared)
-    return _finish(ModelJob(**facts, **answers, classes=found, is_declared=is_declared), run=run, as_json=json)
+    labels, is_declared = split_list(classes), True
+    if not labels:
+        labels, is_declared = find_classes(records, answers["label"], declared)
+    return _finish(ModelJob(**facts, **answers, classes=labels, is_declared=is_declared), run=run, as_json=json)
 
 
 def _finish(job: Job, *, run: bool, as_json: bool) -> int:

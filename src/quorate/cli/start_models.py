@@ -251,12 +251,12 @@ class ModelJob(Job):
         groups = self.source.groups
         if self.public is not None:
             named = {"label": self.label, "classes": self.classes, "groups": groups, "leave_out": self.left_out}
-            made = f"Schema.from_public(\n    public,\n{to_lines(named)}).with_gaps()  # values may be missing anywhere"
-            return f'public = read_table({literal(self.public)}, role="public")\nschema = {made}'
+            schema = f"Schema.from_public(\n    public,\n{to_lines(named)}).with_gaps()  # values may be missing"
+            return f'public = read_table({literal(self.public)}, role="public")\nschema = {schema}'
         classes = literal(self.classes if self.is_declared else None)
-        made = f"Schema.load({literal(self.schema)}).without({literal(self.left_out)})"
-        made += f".with_label({literal(self.label)}, {classes})"
-        return f"schema = {made}" + ("" if groups is None else f".with_groups({literal(groups)})")
+        schema = f"Schema.load({literal(self.schema)}).without({literal(self.left_out)})"
+        schema += f".with_label({literal(self.label)}, {classes})"
+        return f"schema = {schema}" + ("" if groups is None else f".with_groups({literal(groups)})")
 
     def as_dict(self) -> dict[str, Any]:
         """Return the job as JSON values."""
