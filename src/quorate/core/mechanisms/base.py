@@ -12,13 +12,13 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quorate.core._noise import NoiseSource, system_noise
-from quorate.core.checks import check_count, check_process, process_identity
+from quorate.core.checks import check_count, check_process, process_identity, validate_fields
 from quorate.core.errors import BudgetSpent, Infeasible, InvalidInput, RunEnded
 from quorate.core.mechanisms.orders import rest_of_delta, smallest_epsilon
 from quorate.core.privacy import Budget, Cost, to_epsilon
@@ -94,10 +94,14 @@ def distances(counts: Counts) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return labels, np.maximum(gaps, 0, out=gaps)
 
 
+@dataclass(frozen=True, kw_only=True)
 class VoteMechanism(ABC):
     """Base of mechanisms that release labels from votes."""
 
     teachers: int
+
+    def __post_init__(self) -> None:
+        validate_fields(self)
 
     def vote_columns(self) -> int | None:
         """Return how many classes the votes must have, or None where any number will do."""
@@ -167,6 +171,7 @@ _FARTHEST = 2**62  # of any threshold noise
 _EPOCH = 4096  # queries looked at together while a redrawn threshold may still change
 
 
+@dataclass(frozen=True, kw_only=True)
 class ThresholdMechanism(VoteMechanism):
     """Base of mechanisms that pay for opening a run and for each no-quorum; answers are free.
 
@@ -175,7 +180,7 @@ class ThresholdMechanism(VoteMechanism):
 
     no_quorums: int
     order: float  # the order the mechanism was calibrated for
-    redraws: bool = False  # whether the threshold noise is redrawn after each no-quorum
+    redraws: ClassVar[bool] = False  # whether the threshold noise is redrawn after each no-quorum
 
     @abstractmethod
     def opening_cost(self, order: float) -> Cost:

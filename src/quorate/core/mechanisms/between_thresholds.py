@@ -9,9 +9,9 @@ PROOF_between_thresholds.md.
 
 import bisect
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,6 @@ from quorate.core.checks import (
     check_finite_order,
     check_positive,
     check_rate,
-    validate_fields,
 )
 from quorate.core.errors import InvalidInput
 from quorate.core.mechanisms.base import Counts, Decide, Labels, ThresholdMechanism, check_paper, check_teachers
@@ -58,9 +57,6 @@ class BetweenThresholds(ThresholdMechanism):
     array([0, 1])
     """
 
-    teachers: int
-    no_quorums: int
-    order: float
     threshold_scale: float
     query_scale: float
     margin: int
@@ -69,7 +65,7 @@ class BetweenThresholds(ThresholdMechanism):
     calibration: Literal["tight", "paper"] = "tight"
 
     def __post_init__(self) -> None:
-        validate_fields(self)
+        super().__post_init__()
         if self.calibration not in ("tight", "paper"):
             raise InvalidInput(f"calibration must be 'tight' or 'paper', got {self.calibration!r}")
         if self._width() < LEAST_WIDTH:
@@ -96,7 +92,7 @@ class BetweenThresholds(ThresholdMechanism):
         epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta, zero=False)
         teachers, no_quorums = check_count("teachers", teachers), check_count("no_quorums", no_quorums)
         settings = (tight_settings if calibration == "tight" else paper_settings)(epsilon, delta, no_quorums)
-        mechanism = cls(teachers=teachers, no_quorums=no_quorums, calibration=calibration, **asdict(settings))
+        mechanism = cls(teachers=teachers, no_quorums=no_quorums, calibration=calibration, **settings)
         if calibration == "paper":
             check_paper(mechanism, epsilon, delta)
         check_teachers(mechanism)
@@ -231,16 +227,7 @@ _PASSES = (  # factors tried around the best settings so far: order, share of th
 )
 
 
-@dataclass(frozen=True)
-class Settings:
-    """Public parameters of a BetweenThresholds that meets a target."""
-
-    order: float
-    threshold_scale: float
-    query_scale: float
-    margin: int
-    cap: int
-    slack: float
+Settings = dict[str, Any]  # public parameters of a BetweenThresholds that meets a target
 
 
 def _narrowest(scale: float, price: float, order: float) -> int | None:
@@ -306,7 +293,8 @@ def _tight(
         return None
     reach, scale, width = band
     margin = cap + (width + 1) // 2  # an odd number of teachers makes the band one narrower
-    return cap + reach, Settings(order, threshold_scale, scale, margin, cap, tail), scale * math.sqrt(price)
+    settings = {"order": order, "threshold_scale": threshold_scale, "query_scale": scale}
+    return cap + reach, settings | {"margin": margin, "cap": cap, "slack": tail}, scale * math.sqrt(price)
 
 
 def paper_settings(epsilon: float, delta: float, no_quorums: int) -> Settings:
@@ -323,4 +311,5 @@ def paper_settings(epsilon: float, delta: float, no_quorums: int) -> Settings:
     cap = max(0, math.ceil(threshold_scale * math.log(1 / each_delta)))  # P(mu > cap) < exp(-cap / scale) / 2
     tail = stable_up(float(laplace_tail(threshold_scale, cap + 1)) * (1 + 2.0**-39), bits=TAIL_BITS)
     order = best_order(epsilon=epsilon, delta=delta * 0.9)
-    return Settings(order, threshold_scale, query_scale, math.ceil(gap / 2), cap, tail)
+    settings = {"order": order, "threshold_scale": threshold_scale, "query_scale": query_scale}
+    return settings | {"margin": math.ceil(gap / 2), "cap": cap, "slack": tail}

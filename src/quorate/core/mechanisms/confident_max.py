@@ -36,7 +36,6 @@ class ConfidentMax(QueryMechanism):
     True
     """
 
-    teachers: int
     classes: int
     threshold: int
     test_scale: float

@@ -20,7 +20,6 @@ from quorate.core.checks import (
     check_finite_order,
     check_positive,
     check_rate,
-    validate_fields,
 )
 from quorate.core.errors import Infeasible
 from quorate.core.mechanisms.base import Counts, QueryMechanism
@@ -33,12 +32,8 @@ from quorate.core.privacy import Cost, best_order, gaussian_renyi, price_of_each
 class NoisyCounts(QueryMechanism):
     """Discrete Gaussian noise of one scale on the counts of all classes."""
 
-    teachers: int
     classes: int
     scale: float
-
-    def __post_init__(self) -> None:
-        validate_fields(self)
 
 
 def one_winner_renyi(*, classes: int, scale: float, order: float) -> float:

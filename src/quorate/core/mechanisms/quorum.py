@@ -174,9 +174,6 @@ def levels_needed(order: Floats, price: Floats, *, miss: float, start: Floats | 
 class LookedUp(ThresholdMechanism):
     """One Gaussian threshold noise per run, and one look-up in a table of probabilities per query."""
 
-    teachers: int
-    no_quorums: int
-    order: float
     price: float
     margin: int
     threshold_scale: float

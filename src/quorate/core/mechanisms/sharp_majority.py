@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from quorate.core._noise import NoiseSource
 from quorate.core.arrays import Floats
-from quorate.core.checks import check_count, check_delta, check_order, check_positive, check_rate, validate_fields
+from quorate.core.checks import check_count, check_delta, check_order, check_positive, check_rate
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.mechanisms.base import Counts, QueryMechanism
 from quorate.core.mechanisms.distributions import stable_up
@@ -43,13 +43,12 @@ class SharpMajority(QueryMechanism):
     array([0, 1])
     """
 
-    teachers: int
     order: float
     price: float
     table: tuple[int, ...] = field(repr=False)  # thousands of numbers
 
     def __post_init__(self) -> None:
-        validate_fields(self)
+        super().__post_init__()
         table = self.table
         integral = isinstance(table, tuple) and len(table) > 0 and all(type(level) is int for level in table)
         if not integral or max(table) > HALF or min(table) < FLOOR:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quorate.core._noise import NoiseSource
-from quorate.core.checks import check_count, check_rate, validate_fields
+from quorate.core.checks import check_count, check_rate
 from quorate.core.mechanisms.base import Counts, QueryMechanism
 from quorate.core.mechanisms.exponential import ExponentialChoice
 from quorate.core.privacy import Cost, exponential_renyi
@@ -27,11 +27,7 @@ class SoftMajority(QueryMechanism):
     0
     """
 
-    teachers: int
     epsilon_per_query: float
-
-    def __post_init__(self) -> None:
-        validate_fields(self)
 
     @classmethod
     def calibrate(cls, *, epsilon: float, delta: float = 0.0, teachers: int, queries: int = 1) -> "SoftMajority":

@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 
 from quorate.core._noise import NoiseSource
-from quorate.core.checks import check_count, check_delta, check_positive, check_rate, validate_fields
+from quorate.core.checks import check_count, check_delta, check_positive, check_rate
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.mechanisms.base import (
     Counts,
@@ -47,9 +47,6 @@ class StabilityTest(ThresholdMechanism):
     array([0, 1])
     """
 
-    teachers: int
-    no_quorums: int
-    order: float
     threshold_scale: float
     query_scale: float
     margin: int
@@ -57,7 +54,7 @@ class StabilityTest(ThresholdMechanism):
     redraws = True
 
     def __post_init__(self) -> None:
-        validate_fields(self)
+        super().__post_init__()
         tail = laplace_difference_tail(self.query_scale, self.threshold_scale, self.margin)
         if exceeds(tail, self.slack):  # proof: step 1
             raise InvalidInput(f"slack={self.slack!r} is below the probability that a distance of 0 passes the margin")
