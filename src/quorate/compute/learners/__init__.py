@@ -38,19 +38,17 @@ if TYPE_CHECKING:
         batched_equivalent,
         count_coefficients,
         joined_teachers,
-        teachers_from_arrays,
     )
     from quorate.compute.learners._losses import BatchedCentroid, BatchedNaiveBayes, BatchedRidge
     from quorate.compute.learners._tree import BatchedTree
-    from quorate.compute.learners.teachers import Deal, DeviceName, Learner, Teachers
+    from quorate.compute.learners.teachers import Deal, DeviceName, Learner, Teachers, teachers_from_arrays
 else:
     __getattr__ = import_on_use(
         __name__,
         {
-            "_batched": "BatchedLogistic BatchedQuadratic batched_equivalent count_coefficients "
-            "joined_teachers teachers_from_arrays",
+            "_batched": "BatchedLogistic BatchedQuadratic batched_equivalent count_coefficients joined_teachers",
             "_losses": "BatchedCentroid BatchedNaiveBayes BatchedRidge",
-            "teachers": "Deal DeviceName Learner Teachers",
+            "teachers": "Deal DeviceName Learner Teachers teachers_from_arrays",
             "_tree": "BatchedTree",
         },
     )

@@ -21,7 +21,7 @@ from quorate.compute.learners._losses import (
     minimise,
     row_space,
 )
-from quorate.compute.learners._tree import DEEPEST, BatchedTree, TreeTeachers
+from quorate.compute.learners._tree import DEEPEST, BatchedTree
 from quorate.compute.learners.backends import Array, Backend
 from quorate.compute.learners.linear import LinearTeachers
 from quorate.compute.learners.teachers import (
@@ -32,6 +32,7 @@ from quorate.compute.learners.teachers import (
     Matrix,
     Teachers,
     check_queries,
+    teachers_from_arrays,
 )
 from quorate.core.arrays import Integers
 from quorate.core.checks import check_count, check_positive
@@ -60,6 +61,8 @@ def with_products(features: Matrix) -> Matrix:
 class QuadraticTeachers(Teachers):
     """Teachers whose scores are linear in the features and in their products: `linear`, asked with products."""
 
+    kind = "quadratic"
+
     def __init__(self, linear: LinearTeachers, *, features: int) -> None:
         self._linear, self.features = linear, check_count("features", features)
         self.teachers, self.classes = linear.teachers, linear.classes
@@ -84,7 +87,7 @@ class QuadraticTeachers(Teachers):
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return all there is to save, as plain arrays. They are private."""
-        return self._linear.arrays() | {"kind": np.array("quadratic"), "features": np.array(self.features)}
+        return self._linear.arrays() | {"kind": np.array(self.kind), "features": np.array(self.features)}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "QuadraticTeachers":
@@ -332,16 +335,6 @@ def _positive(value: Any) -> bool:
 
 def _same(value: Any, default: Any) -> bool:
     return value is default or (isinstance(value, int | float | str) and value == default)
-
-
-def teachers_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> Teachers:
-    """Return the teachers of any kind from their `arrays()`."""
-    kind = str(arrays["kind"]) if "kind" in arrays else None
-    kinds = {"linear": LinearTeachers, "quadratic": QuadraticTeachers, "tree": TreeTeachers}
-    if kind not in kinds:
-        raise InvalidInput(f"arrays must be of the kind {', '.join(map(repr, kinds))}, not {kind!r}")
-    teachers: Teachers = kinds[kind].from_arrays(arrays)  # type: ignore[attr-defined]
-    return teachers
 
 
 def joined_teachers(parts: Sequence[Teachers]) -> Teachers:

@@ -1,8 +1,8 @@
 """Shallow decision trees of many chunks at once: grown level by level, from whole numbers that are counted exactly."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,6 @@ from quorate.compute.learners.teachers import (
     Learner,
     Matrix,
     Teachers,
-    check_arrays,
     check_queries,
 )
 from quorate.core.arrays import Integers
@@ -27,7 +26,6 @@ from quorate.core.errors import InvalidInput
 DEEPEST = 6  # levels
 NO_CUT = float(np.finfo(np.float32).max)  # a threshold that nothing is above: the node is a leaf
 
-_AXES = {"classes": 0, "features": 0, "feature": 2, "threshold": 2, "label": 2}
 _CELLS = 2**17  # teachers times queries taken together: few enough for a cache
 
 
@@ -38,27 +36,30 @@ class TreeTeachers(Teachers):
     As in scikit-learn's trees, a query's features are compared in single precision. A missing one is above.
     """
 
+    kind = "tree"
+    saved: ClassVar[dict[str, int]] = {"classes": 0, "features": 0, "feature": 2, "threshold": 2, "label": 2}
+
     def __init__(self, feature: Any, threshold: Any, label: Any, *, classes: int, features: int) -> None:
         self.classes, self.features = check_count("classes", classes, least=2), check_count("features", features)
-        self._feature, self._label = (np.asarray(part).astype(np.int64) for part in (feature, label))
-        self._threshold = np.asarray(threshold, dtype=np.float64)
+        self.feature, self.label = (np.asarray(part).astype(np.int64) for part in (feature, label))
+        self.threshold = np.asarray(threshold, dtype=np.float64)
         self._check_shapes()
-        declared = self._label.min() >= 0 and self._label.max() < classes
-        if self._feature.min() < 0 or self._feature.max() >= features or not declared:
+        declared = self.label.min() >= 0 and self.label.max() < classes
+        if self.feature.min() < 0 or self.feature.max() >= features or not declared:
             raise InvalidInput("feature must be of column numbers, and label of declared classes")
-        if not np.isfinite(self._threshold).all():
+        if not np.isfinite(self.threshold).all():
             raise InvalidInput("threshold must be of finite numbers")
-        self.teachers = len(self._feature)
-        self._votes = self._label.astype(np.min_scalar_type(classes - 1))
+        self.teachers = len(self.feature)
+        self._votes = self.label.astype(np.min_scalar_type(classes - 1))
 
     def _check_shapes(self) -> None:
-        cuts = self._feature.shape
+        cuts = self.feature.shape
         levels = [2**depth - 1 for depth in range(1, DEEPEST + 1)]
-        if len(cuts) != 2 or cuts[0] < 1 or cuts[1] not in levels or self._threshold.shape != cuts:
+        if len(cuts) != 2 or cuts[0] < 1 or cuts[1] not in levels or self.threshold.shape != cuts:
             raise InvalidInput(
                 "feature and threshold must be matrices: one row a teacher, one column a cut of its tree"
             )
-        if self._label.shape != (cuts[0], cuts[1] + 1):
+        if self.label.shape != (cuts[0], cuts[1] + 1):
             raise InvalidInput("label must be a matrix with one column more than there are cuts, one for each leaf")
 
     def votes(self, X: Any) -> NDArray[np.int64]:
@@ -96,25 +97,12 @@ class TreeTeachers(Teachers):
 
     def _walk(self, cut: int, part: slice, across: Matrix) -> NDArray[Any]:
         """Return the ballots of those who come to this cut, as if all did. Nothing but comparisons: proof, step 16."""
-        leaf = cut - self._feature.shape[1]
+        leaf = cut - self.feature.shape[1]
         if leaf >= 0:
             return np.broadcast_to(self._votes[part, leaf, np.newaxis], (part.stop - part.start, across.shape[1]))
         below, above = (self._walk(2 * cut + side, part, across) for side in (1, 2))
-        passed = across[self._feature[part, cut]] > self._threshold[part, cut, np.newaxis]
+        passed = across[self.feature[part, cut]] > self.threshold[part, cut, np.newaxis]
         return np.where(passed, above, below)
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return all there is to save, as plain arrays. They are private."""
-        sizes = np.array(self.classes), np.array(self.features)
-        parts = (*sizes, self._feature, self._threshold, self._label)
-        return {"kind": np.array("tree"), **dict(zip(_AXES, parts, strict=True))}
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "TreeTeachers":
-        """Return the teachers that `arrays` describe."""
-        check_arrays(arrays, kind="tree", axes=_AXES)
-        parts = (arrays[name] for name in ("feature", "threshold", "label"))
-        return cls(*parts, classes=int(arrays["classes"]), features=int(arrays["features"]))
 
 
 def _round_queries(queries: Matrix) -> Matrix:

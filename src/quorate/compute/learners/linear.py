@@ -6,10 +6,10 @@ magnitudes. Every sum of their products is then a whole number of grid steps of 
 exactly. If this is not precise enough, the rounding error is rounded to a finer grid as a second slice.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby, pairwise
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,6 @@ from quorate.compute.learners.teachers import (
     LARGEST,
     Matrix,
     Teachers,
-    check_arrays,
     check_columns,
     check_queries,
 )
@@ -291,6 +290,9 @@ class LinearTeachers(Teachers):
     columns are of about one size, or in two, of 52 bits. Quadratic scores, whose terms cancel, have two.
     """
 
+    kind = "linear"
+    saved: ClassVar[dict[str, int]] = {"classes": 0, "quadratic": 0, "slices": 0, "scores": 3}
+
     def __init__(self, scores: Any, *, classes: int, quadratic: bool = False, slices: int = 1) -> None:
         self.classes, self.quadratic = check_count("classes", classes, least=2), bool(quadratic)
         self.slices = SLICES if self.quadratic else check_count("slices", slices)
@@ -355,27 +357,11 @@ class LinearTeachers(Teachers):
     def _blocks(self, backend: Backend, queries: Matrix) -> Iterator[tuple[slice, slice, Array]]:
         return ballots_in_blocks(backend, self._tables, self._intercepts, queries, memory=self.memory // 2)
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return all there is to save, as plain arrays: teachers built of them again are the same. They are private."""
+    @property
+    def scores(self) -> Matrix:
+        """The coefficients and intercepts of every class. They are private."""
         scores = np.concatenate([self._coefficients, self._intercepts[:, :, np.newaxis]], axis=2)
-        return {
-            "kind": np.array("linear"),
-            "classes": np.array(self.classes),
-            "quadratic": np.array(self.quadratic),
-            "slices": np.array(self.slices),
-            "scores": np.pad(scores, ((0, 0), (score_count(self.classes) - scores.shape[1], 0), (0, 0))),
-        }
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "LinearTeachers":
-        """Return the teachers that `arrays` describe."""
-        check_arrays(arrays, kind="linear", axes={"classes": 0, "quadratic": 0, "slices": 0, "scores": 3})
-        return cls(
-            arrays["scores"],
-            classes=int(arrays["classes"]),
-            quadratic=bool(arrays["quadratic"]),
-            slices=int(arrays["slices"]),
-        )
+        return np.pad(scores, ((0, 0), (score_count(self.classes) - scores.shape[1], 0), (0, 0)))
 
 
 def score_count(classes: int) -> int:

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -280,6 +280,17 @@ def padded_rows(sizes: Integers) -> Integers:
 DeviceName = Literal["auto", "cpu", "cuda", "torch"]  # as `choose_backend` takes them
 
 
+_KINDS: dict[str, "type[Teachers]"] = {}
+
+
+def teachers_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> "Teachers":
+    """Return the teachers of any kind from their `arrays()`."""
+    kind = str(arrays.get("kind"))
+    if kind not in _KINDS:
+        raise InvalidInput(f"arrays must be of the kind {', '.join(map(repr, _KINDS))}, not {kind!r}")
+    return _KINDS[kind].from_arrays(arrays)
+
+
 class Teachers(ABC):
     """Fitted teachers: plain arrays that can be counted and saved. Printing them shows only public numbers.
 
@@ -287,11 +298,17 @@ class Teachers(ABC):
     the blocks (PROOF.md, steps 6 and 18).
     """
 
+    kind: ClassVar[str]  # in files
+    saved: ClassVar[dict[str, int]]  # the parameters of the constructor, and how many axes the array of each has
     teachers: int
     classes: int
     features: int
     device: DeviceName = "auto"
     memory: int = BLOCK_BYTES
+
+    def __init_subclass__(cls) -> None:
+        if "kind" in vars(cls):
+            _KINDS[cls.kind] = cls
 
     @abstractmethod
     def votes(self, X: Any) -> NDArray[np.int64]:
@@ -301,9 +318,19 @@ class Teachers(ABC):
     def ballots(self, X: Any) -> NDArray[Any]:
         """Return the class that each teacher votes for: one row a query, one column a teacher."""
 
-    @abstractmethod
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return all there is to save, as plain arrays. They are private."""
+        """Return all there is to save, as plain arrays: teachers built of them again are the same. They are private."""
+        return {"kind": np.array(self.kind), **{name: np.asarray(getattr(self, name)) for name in self.saved}}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """Return the teachers that `arrays` describe."""
+        sound = str(arrays.get("kind")) == cls.kind
+        for name, axes in cls.saved.items():
+            sound = sound and name in arrays and arrays[name].dtype.kind in "fiub" and arrays[name].ndim == axes
+        if not sound:
+            raise InvalidInput(f"arrays must be of the kind {cls.kind!r} and hold numbers as {', '.join(cls.saved)}")
+        return cls(**{name: arrays[name] if axes else arrays[name].item() for name, axes in cls.saved.items()})
 
     def close(self) -> None:  # noqa: B027  most have nothing open
         """Do nothing: they stand in this process."""
@@ -351,12 +378,3 @@ class Learner(ABC):
     @abstractmethod
     def _fit_chunks(self, backend: Backend, chunks: Chunks, *, one_scale: bool) -> Teachers:
         """Return the teachers of these chunks."""
-
-
-def check_arrays(arrays: Mapping[str, NDArray[Any]], *, kind: str, axes: Mapping[str, int]) -> None:
-    """Refuse arrays that do not describe teachers of this kind: `axes` says how many each of them must have."""
-    right = "kind" in arrays and str(arrays["kind"]) == kind
-    for name, number in axes.items():
-        right = right and name in arrays and arrays[name].dtype.kind in "fiub" and arrays[name].ndim == number
-    if not right:
-        raise InvalidInput(f"arrays must be of the kind {kind!r} and hold numbers as {', '.join(axes)}")

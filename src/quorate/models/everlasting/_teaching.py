@@ -5,7 +5,7 @@ minimisers of thresholds on a line and of decision stumps, in double precision.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from quorate.compute.ensemble import Ensemble
 from quorate.compute.ensemble.estimators import fit_estimators
 from quorate.compute.learners import Deal, DeviceName, Teachers, batched_equivalent
-from quorate.compute.learners.teachers import check_arrays, check_queries, padded_rows
+from quorate.compute.learners.teachers import check_queries, padded_rows
 from quorate.core.arrays import Floats, Integers
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.hypotheses.points import cuts_between
@@ -31,17 +31,20 @@ _CELLS = 2**22  # values sorted together
 class CutTeachers(Teachers):
     """Each teacher votes 1 where its feature is at or above its cut, and 0 below; or the other way round."""
 
+    kind = "cut"
+    saved: ClassVar[dict[str, int]] = {"features": 0, "feature": 1, "cut": 1, "upward": 1}
+
     def __init__(self, feature: Any, cut: Any, upward: Any, *, features: int) -> None:
-        self._feature = np.asarray(feature, dtype=np.int64)
-        self._cut, self._upward = np.asarray(cut, dtype=np.float64), np.asarray(upward, dtype=np.bool_)
-        if not self._feature.shape == self._cut.shape == self._upward.shape or self._cut.ndim != 1:
+        self.feature = np.asarray(feature, dtype=np.int64)
+        self.cut, self.upward = np.asarray(cut, dtype=np.float64), np.asarray(upward, dtype=np.bool_)
+        if not self.feature.shape == self.cut.shape == self.upward.shape or self.cut.ndim != 1:
             raise InvalidInput("feature, cut and upward must be vectors, one entry for each teacher")
-        self.teachers, self.classes, self.features = self._cut.size, 2, features
-        self._columns = [(int(number), *self._sort_cuts(int(number))) for number in np.unique(self._feature)]
+        self.teachers, self.classes, self.features = self.cut.size, 2, features
+        self._columns = [(int(number), *self._sort_cuts(int(number))) for number in np.unique(self.feature)]
 
     def _sort_cuts(self, feature: int) -> tuple[Floats, Floats]:
-        same_feature = self._feature == feature
-        return np.sort(self._cut[same_feature & self._upward]), np.sort(self._cut[same_feature & ~self._upward])
+        same_feature = self.feature == feature
+        return np.sort(self.cut[same_feature & self.upward]), np.sort(self.cut[same_feature & ~self.upward])
 
     def votes(self, X: Any) -> Integers:
         """Return how many teachers vote for each class: a search in the sorted cuts of each feature."""
@@ -57,24 +60,8 @@ class CutTeachers(Teachers):
     def ballots(self, X: Any) -> NDArray[Any]:
         """Return the class that each teacher votes for: one row a query, one column a teacher."""
         queries = check_queries(X, features=self.features)
-        ones: NDArray[np.bool_] = (queries[:, self._feature] >= self._cut) == self._upward
+        ones: NDArray[np.bool_] = (queries[:, self.feature] >= self.cut) == self.upward
         return ones.astype(np.uint8)
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return all there is to save, as plain arrays. They are private."""
-        return {
-            "kind": np.array("cut"),
-            "features": np.array(self.features),
-            "feature": self._feature,
-            "cut": self._cut,
-            "upward": self._upward,
-        }
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "CutTeachers":
-        """Return the teachers that `arrays` describe."""
-        check_arrays(arrays, kind="cut", axes={"features": 0, "feature": 1, "cut": 1, "upward": 1})
-        return cls(arrays["feature"], arrays["cut"], arrays["upward"], features=int(arrays["features"]))
 
 
 def fit_cuts(concept: Thresholds | Stumps, X: Floats, codes: Integers, deal: Deal) -> CutTeachers:
@@ -234,8 +221,7 @@ def ensemble_files(ensemble: Ensemble) -> dict[str, bytes]:
 def ensemble_from(contents: dict[str, bytes], trusted: Sequence[str] | None = None) -> Ensemble:
     """Return the ensemble of these files."""
     state = State({}, contents, trusted=[*TRUSTED, *(trusted or ())])
-    arrays = state.arrays("teachers") if "teachers.npz" in state else {}
-    return Ensemble(CutTeachers.from_arrays(arrays) if str(arrays.get("kind")) == "cut" else read_teachers(state))
+    return Ensemble(read_teachers(state))
 
 
 def check_chunks(settings: Mapping[str, Any], concept: Any, *, teachers: int, size: int) -> None:
