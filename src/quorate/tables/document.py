@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +25,7 @@ UNCHECKED = "read_from_private_records"  # a key of schemas that `quorate look` 
 SCHEMA_KEYS = ("columns", "label", "groups", "leave_out", "missing_texts", "reading", "learned", UNCHECKED)
 
 _TYPES: dict[str, type[Any]] = {"number": Number, "date": Date, "category": Category, "text": Text}
-_KEYS = {
-    "number": ("centre", "spread", "low", "high", "missing", "cuts", "closed", "spans"),
-    "date": ("centre", "spread", "low", "high", "missing", "cuts", "closed", "spans", "unit"),
-    "category": ("categories", "missing", "unknown", "closed", "parents"),
-    "text": ("buckets",),
-}
+_KEYS = {name: [field.name for field in fields(kind)] for name, kind in _TYPES.items()}
 _DEFAULTS = (("missing", "refuse"), ("unknown", "other"), ("closed", False))
 
 

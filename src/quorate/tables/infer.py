@@ -161,7 +161,8 @@ def cuts_from_public(name: str, column: pa.Array, *, bins: int | None, dates: bo
     if codes and bins is not None and distinct <= bins and _are_whole(finite):
         return Category(_ordered(_different(name, column, MISSING_TEXTS, sentences=False)))
     if finite.size and finite.size >= _MOSTLY * present:
-        return _number_cut(finite, bins)
+        cuts, spans = _cuts_and_spans(finite, bins)
+        return Number(cuts=cuts, spans=spans)
     if dates and np.isfinite(read_moments(column, "days")).sum() >= present:
         return _dates_cut(name, column, bins)
     is_small = len(written) < 2 * MOST_CATEGORIES or 2 * distinct > present
@@ -171,12 +172,6 @@ def cuts_from_public(name: str, column: pa.Array, *, bins: int | None, dates: bo
 
 def _are_whole(numbers: NDArray[np.float64]) -> bool:
     return bool(numbers.size and (numbers == np.floor(numbers)).all())
-
-
-def _number_cut(numbers: NDArray[np.float64], bins: int | None) -> Number:
-    """Return numbers cut between public ones: at whole numbers where these are whole."""
-    cuts, spans = _cuts_and_spans(numbers, bins)
-    return Number(cuts=cuts, spans=spans)
 
 
 def _ordered(values: list[str]) -> list[str]:

@@ -7,7 +7,7 @@ kinds of values -> lists of texts that pass a threshold -> cells of numbers and 
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import IntEnum
 from statistics import NormalDist
@@ -308,17 +308,10 @@ def learn_columns(
     }
     values = {name: _numbers_of(columns[name], winners[name], reading) for name in numbers}
     learned |= _learn_numbers(trees, values, purse, 1 - kinds_part - texts_part)
-    return _in_order(columns, kinds, learned, units)
-
-
-def _in_order(
-    names: Iterable[str], kinds: Mapping[str, Kind], learned: Mapping[str, tuple[Kind, ColumnMarginal]], units: int
-) -> LearnedColumns:
-    """Return what was learned in the order of the columns, and which of them the noise hid, whatever their types."""
-    kinds = dict(kinds) | {name: kind for name, (kind, _) in learned.items()}
+    kinds |= {name: kind for name, (kind, _) in learned.items()}
+    ordered = {name: kinds[name] for name in columns if name in kinds}
     marginals = {name: marginal for name, (_, marginal) in learned.items()}
-    ordered = {name: kinds[name] for name in names if name in kinds}
-    return LearnedColumns(ordered, marginals, tuple(name for name in names if name not in kinds), units)
+    return LearnedColumns(ordered, marginals, tuple(name for name in columns if name not in kinds), units)
 
 
 def _names_of(winners: Mapping[str, str], *kinds: str) -> list[str]:

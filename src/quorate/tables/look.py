@@ -21,13 +21,13 @@ from quorate.tables.columns import Category, Date, Kind, Label, Number, Text, un
 from quorate.tables.containers import as_table
 from quorate.tables.csv_records import Irregularities
 from quorate.tables.document import UNCHECKED, kind_to_document
+from quorate.tables.infer import MOST_CATEGORIES
 from quorate.tables.learned import ValueKind, kinds_of_values
 from quorate.tables.reading import Reading
 from quorate.tables.schema import Schema
 from quorate.tables.values import raw_column, read_texts
 
 _MOSTLY = 0.9  # of the values that are given: so many make a column of numbers or dates
-_MOST_CATEGORIES = 256
 _MOST_CLASSES = 100
 _NO_UNIT = "none"
 _SHOWN = 5  # distinct spellings
@@ -267,58 +267,46 @@ def _declared_use(name: str, label: str | None, groups: str | None, leave_out: C
 def _look_at_column(name: str, values: pa.Array, reading: Reading, *, use: str | None) -> ColumnLook:
     written = read_texts(values, reading.missing_texts)
     missing = written.null_count
-    present = len(written) - missing
-    if use is not None:
-        return ColumnLook(name, None, use, present, missing)
-    suggested = _suggested_use(name, values, written, reading)
-    look = ColumnLook(
-        name, suggested.kind, suggested.use, present, missing, notes=suggested.notes, problems=suggested.problems
-    )
-    if suggested.kind is None:
+    look = ColumnLook(name, None, use or "", len(written) - missing, missing)
+    if use is None:
+        look = _with_suggested_use(look, values, written, reading)
+    if look.kind is None:
         return look
-    counts = Counter(written.filter(pa.array(unreadable_values(suggested.kind, values, reading))).to_pylist())
+    counts = Counter(written.filter(pa.array(unreadable_values(look.kind, values, reading))).to_pylist())
     spellings = tuple(text for text, _ in counts.most_common(_SHOWN))
     return replace(look, unreadable=sum(counts.values()), spellings=spellings)
 
 
-@dataclass(frozen=True)
-class _Use:
-    kind: Kind | None
-    use: str
-    notes: tuple[str, ...] = ()
-    problems: tuple[str, ...] = ()
-
-
-def _suggested_use(name: str, values: pa.Array, written: pa.Array, reading: Reading) -> _Use:
-    """Return the kind that most values of a column have; none for a column that is not used."""
-    present = len(written) - written.null_count
+def _with_suggested_use(look: ColumnLook, values: pa.Array, written: pa.Array, reading: Reading) -> ColumnLook:
+    """Return the look with the kind that most values of the column have; with none for a column that is not used."""
+    present = look.values
     if present == 0:
-        return _Use(None, "left out, no value")
-    if is_named_id(name):
-        return _Use(None, "left out, named like an id", ("if it names people, use --groups",))
+        return replace(look, use="left out, no value")
+    if is_named_id(look.name):
+        return replace(look, use="left out, named like an id", notes=("if it names people, use --groups",))
     spelled = Counter(written.drop_null().to_pylist())
     counts = np.bincount(kinds_of_values(values, reading), minlength=len(ValueKind))
     if counts[ValueKind.TRUTH] >= _MOSTLY * present:
-        return _Use(Category(_truth_pair(spelled, reading), missing="indicator"), "category")
+        return replace(look, kind=Category(_truth_pair(spelled, reading), missing="indicator"), use="category")
     if counts[ValueKind.WHOLE] + counts[ValueKind.FRACTION] >= _MOSTLY * present:
-        notes = ("declare low and high from public knowledge",)
-        return _Use(Number(missing="indicator"), "number", notes, _unit_problems(spelled, reading))
+        notes, problems = ("declare low and high from public knowledge",), _unit_problems(spelled, reading)
+        return replace(look, kind=Number(missing="indicator"), use="number", notes=notes, problems=problems)
     if counts[ValueKind.DATE] >= _MOSTLY * present:
-        return _Use(_ANY_DATE, "date", ("declare narrower bounds if they are public",))
-    return _use_of_texts(spelled, present)
+        return replace(look, kind=_ANY_DATE, use="date", notes=("declare narrower bounds if they are public",))
+    return _with_use_of_texts(look, spelled)
 
 
-def _use_of_texts(spelled: Mapping[str, int], present: int) -> _Use:
-    categories = _folded_categories(spelled)
-    if len(categories) <= _MOST_CATEGORIES and 2 * len(categories) <= present:
+def _with_use_of_texts(look: ColumnLook, spelled: Mapping[str, int]) -> ColumnLook:
+    present, categories = look.values, _folded_categories(spelled)
+    if len(categories) <= MOST_CATEGORIES and 2 * len(categories) <= present:
         marks = [text for text in categories if text.casefold() in _MARKS]
         problems = tuple(f"{mark!r} may mean missing, and is a category" for mark in marks)
-        notes = _undeclared_unit(spelled, present)
-        return _Use(Category(categories, missing="indicator"), "category", notes, problems)
+        kind, notes = Category(categories, missing="indicator"), _undeclared_unit(spelled, present)
+        return replace(look, kind=kind, use="category", notes=notes, problems=problems)
     if sum(len(text.split()) * count for text, count in spelled.items()) >= _SENTENCE * present:
-        return _Use(Text(), "text")
+        return replace(look, kind=Text(), use="text")
     notes = _undeclared_unit(spelled, present) or ("declare it to use it",)
-    return _Use(None, f"left out, {len(spelled):,} different texts", notes)
+    return replace(look, use=f"left out, {len(spelled):,} different texts", notes=notes)
 
 
 def _truth_pair(spelled: Mapping[str, int], reading: Reading) -> list[str]:
