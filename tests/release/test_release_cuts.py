@@ -243,6 +243,42 @@ def test_a_release_finds_cuts_and_answers_by_them():
     assert release.budget_.affordable(release.budget_.capacity()) == 0
 
 
+@pytest.mark.parametrize(
+    ("draw", "mean", "rare"),
+    [
+        (lambda chance, rows: np.exp(2.0 * chance.normal(size=rows)), 0.12, 0.15),
+        (lambda chance, rows: -np.exp(1.0 + chance.normal(size=rows)), 0.05, 0.1),
+        (lambda chance, rows: 1.0 + chance.pareto(1.5, rows), 0.2, 0.15),
+        (lambda chance, rows: 100.0 * chance.random(rows), 0.02, 0.3),  # the last cell holds too few to be divided
+    ],
+    ids=["log-normal", "below 0", "pareto", "even"],
+)
+def test_tails_beyond_the_last_cut_are_not_cut_off(draw, mean, rare):
+    """A cell as wide as its neighbour had means a third low, and a 99th percentile a quarter of the true one."""
+    chance = np.random.default_rng(5)
+    gains = draw(chance, 50_000)
+    columns = Columns({"gain": Number(), "sex": Category(["f", "m"], closed=True)})
+    release = QueryRelease(Workload.marginals(2), columns=columns).fit(
+        {"gain": gains, "sex": chance.choice(["f", "m"], 50_000)}
+    )
+    made = np.array([value for value in release.synthetic(50_000).to_pydict()["gain"] if value is not None], dtype=float)
+    assert made.mean() == pytest.approx(gains.mean(), rel=mean)
+    far = 0.99 if gains.mean() > 0 else 0.01
+    assert np.quantile(made, far) == pytest.approx(np.quantile(gains, far), rel=rare)
+    is_heavy = np.log(np.quantile(np.abs(gains), 0.99) / np.quantile(np.abs(gains), 0.95)) > 0.4
+    assert is_heavy == any("guessed as the tail" in note and "'gain'" in note for note in release.notes_)
+    again = Columns.from_dict(release.domain_.columns.to_dict())
+    assert again.decode(np.array([[3, 0]] * 50)) == release.domain_.columns.decode(np.array([[3, 0]] * 50))
+
+
+def test_noise_far_from_all_numbers_makes_no_cut():
+    """Ages up to 89 had a cut at 10,000 in one release of three: noise in ten empty cells adds up."""
+    ages = np.random.default_rng(0).integers(18, 90, 5_000).astype(float)
+    for seed in range(60):
+        [cuts] = find_cuts([ages], noisy(60.0, seed), cells=16)
+        assert max(cuts) <= 256.0, (seed, cuts)
+
+
 def test_columns_of_json_groups_and_an_account_work(tmp_path):
     table = tails(3_000, 2)
     account = Account(tmp_path / "account", epsilon=1.0, delta=1e-5)

@@ -69,6 +69,41 @@ def test_the_slope_of_the_misfit_is_the_slope(cliques):
         assert (misfit.slope(moved, shares)[0] - value) / step == pytest.approx(by_weights[component], abs=1e-3)
 
 
+def test_ranks_of_two_columns_count_beside_their_cells():
+    generator, sizes, clique = np.random.default_rng(1), (5, 4), (0, 1)
+    table = generator.dirichlet(np.ones(20))
+    misfit, weights = Misfit(sizes, {clique: (table, 0.7)}), np.array([0.4, 0.6])
+    shares = np.hstack([generator.dirichlet(np.ones(size), size=2) for size in sizes])
+    value, by_shares, _ = misfit.slope(weights, shares)
+    off = (Mixture(sizes, weights, shares).table(clique) - table).reshape(sizes)
+    ranks = [np.cumsum(line) - line / 2 for line in (table.reshape(sizes).sum(axis=1), table.reshape(sizes).sum(axis=0))]
+    first, second = (line - line.mean() for line in ranks)
+    together = first @ off @ second / np.linalg.norm(first) / np.linalg.norm(second)
+    assert 2 * value == pytest.approx(((off**2).sum() + 8.0 * together**2) / 0.49)
+    for place in itertools.product(range(2), range(9)):
+        moved = shares.copy()
+        moved[place] += 1e-6
+        change = (misfit.slope(weights, moved)[0] - value) / 1e-6
+        assert change == pytest.approx(weights[place[0]] * by_shares[place], abs=1e-5)
+
+
+def test_columns_that_rise_together_stay_together_under_a_strong_penalty(monkeypatch):
+    generator, size = np.random.default_rng(2), 12
+    base = generator.normal(size=(30_000, 1))
+    numbers = base + 0.4 * generator.normal(size=(30_000, 8))
+    ranks = numbers.argsort(axis=0).argsort(axis=0)
+    rows = Rows(ranks * size // 30_000, (size,) * 8)
+    queries = Marginals.of_order(rows.sizes, 2)
+    moved = {}
+    for weight in (0.0, 8.0):
+        monkeypatch.setattr("quorate.release.engines._mixture_fit._RANK_WEIGHT", weight)
+        released = run(queries, rows, epsilon=0.1)
+        codes = released.model.draw(30_000)
+        found, true = (np.corrcoef(table.T) for table in (codes, rows.codes))
+        moved[weight] = np.abs(found - true).max()
+    assert moved[8.0] < 0.8 * moved[0.0], moved
+
+
 def test_noise_is_split_into_two_that_know_nothing_of_each_other():
     noise = np.random.default_rng(3).normal(size=200_000)  # the table itself is 0, and its noise has deviation 1
     (one, first), (two, second) = (part[(0,)] for part in split_noise({(0,): (noise, 1.0)}))
@@ -219,12 +254,12 @@ def test_a_target_is_drawn_from_the_other_columns_with_the_pairs_that_were_relea
 @pytest.mark.parametrize(
     "sizes", [(3, 4, 5, 6, 2), (8, 8, 8, 8), (13, 9, 5, 16, 7, 15, 2, 12, 10, 2), (5,) * 6 + (20,)]
 )
-def test_pairs_with_a_target_get_about_half_of_the_budget(sizes):
+def test_pairs_with_a_target_get_about_a_quarter_of_the_budget(sizes):
     columns = {f"q{place}": [f"a{code}" for code in range(size)] for place, size in enumerate(sizes)}
     domain = make_domain(Workload.marginals(2), None, Columns.from_dict(columns))
     target = len(sizes) - 1
     plan = plan_marginals(weigh_queries(domain, "weighted", None, f"q{target}"), 1e-4)
-    assert 0.4 < plan.shares[[target in clique for clique in plan.cliques]].sum() / plan.shares.sum() < 0.6
+    assert 0.15 < plan.shares[[target in clique for clique in plan.cliques]].sum() / plan.shares.sum() < 0.5
 
 
 def test_noise_in_pairs_moves_a_target_only_so_far():

@@ -8,9 +8,11 @@ a table of which nothing is declared (`quorate.tables.learned`). PROOF.md, step 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtr, ndtri
 
 from quorate.core.arrays import Floats, Integers
 from quorate.core.ballots import release_counts
@@ -24,7 +26,7 @@ from quorate.release.engines.base import Engine, MeasuringEngine
 from quorate.release.queries import Queries
 from quorate.release.workloads import Columns, Workload
 from quorate.release.workloads.constraints import names_in
-from quorate.release.workloads.marginals import cells_of_orders
+from quorate.release.workloads.marginals import MarginalWorkload, cells_of_orders
 from quorate.tables import Category, ColumnMarginal, Date, Number
 from quorate.tables.cells import OTHER
 from quorate.tables.columns import Kind
@@ -39,6 +41,10 @@ _STAGE_SHARE = 0.095 / STAGES  # of the budget: all cuts together widen the nois
 _CUTS_SHARE = _FRACTIONS_SHARE + STAGES * _STAGE_SHARE
 _CELLS = 16  # between the ends of a number, unless the workload says how many
 _CLEAR = 3.0  # deviations of the noise, above which a column counts as having fractions
+_TAIL = 0.1  # of the numbers: cuts beyond which no more are tell how the tail goes on
+_HEAVY = 0.5  # rise of the logarithm with a Gaussian deviation: with more, numbers double within one and a half
+_WIDE = 0.25  # rise of the logarithm over a cell: in narrower ones numbers are spread evenly
+_POINTS, _FINER = 16, 16  # steps into which a cell of a tail is divided, and each step for its mean
 _MOST_CATEGORIES = 60  # of a learned column; rarer ones count as "other"
 
 
@@ -149,7 +155,10 @@ class AutoCuts:
         domain = make_domain(self.workload, None, columns)
         queries, (sealed, _) = weigh(domain), domain.seal(private)
         released = release_counts(sealed, lambda counted: engine.run_rest(queries, counted, vectors))
-        return domain, replace(released, notes=(*released.notes, *notes))
+        columns, guessed = spread_tails(domain, released, len(private[self.columns.names[0]]))
+        if guessed:
+            notes.append(f"guessed as the tail of a log-normal law, beyond the outermost cuts: {shown_names(guessed)}")
+        return make_domain(self.workload, None, columns), replace(released, notes=(*released.notes, *notes))
 
     def _find(self, private: dict[str, Any], vectors: NoisyVectors, slack: float) -> tuple[Columns, list[str]]:
         """Return the columns with the cuts that were found, and notes about them."""
@@ -246,6 +255,69 @@ class AutoColumns(AutoCuts):
             if len(needed.intersection(self.columns.names)) < fewest:
                 needed.add(name)
         return {name: learned.get(name, Number(cuts=[0.0])) for name in self.columns.names if name in needed}
+
+
+def spread_tails(domain: Domain, released: Released, records: int) -> tuple[Columns, list[str]]:
+    """Return the columns with public points over which synthetic numbers of each cell are spread, and heavy ones.
+
+    All of it is post-processing of released shares. In the upper half, and in the lower one below 0, the logarithm of a
+    number is taken to rise evenly with the Gaussian quantile of its rank from cut to cut, and so beyond the last.
+    """
+    assert isinstance(domain, MarginalWorkload)
+    assert released.answers is not None
+    guessed, kinds = list[str](), dict(domain.columns.kinds)
+    for column, (name, kind) in enumerate(domain.columns.kinds.items()):
+        if type(kind) is not Number or kind.cuts is None or len(kind.cuts) < 2 or (kind.low, kind.spans) != (None, None):
+            continue
+        cuts = np.array(kind.cuts)
+        measured = domain.queries.column_shares(released.answers, column)
+        assert measured is not None
+        shares = measured[: len(cuts) + 1]
+        spans, is_heavy = _spread_line(cuts, shares / max(shares.sum(), 1e-300), records)
+        kinds[name] = replace(kind, spans=spans)
+        guessed += [name] * is_heavy
+    return Columns(kinds, constraints=domain.columns.constraints, reading=domain.columns.reading), guessed
+
+
+def _spread_line(cuts: Floats, shares: Floats, records: int) -> tuple[list[list[float]], bool]:
+    """Return the points of each cell of a line, and whether a heavy tail is guessed at either end."""
+    above, is_heavy_above = _spread_tail(cuts, shares, records)
+    below, is_heavy_below = _spread_tail(-cuts[::-1], shares[::-1], records)
+    spans = [[float(low), float(high)] for low, high in pairwise([2 * cuts[0] - cuts[1], *cuts, 2 * cuts[-1] - cuts[-2]])]
+    if spans[0][0] < 0.0 < cuts[0]:
+        spans[0][0] = 0.0  # no cut is below 0, where a fiftieth of the numbers would have one
+    for index, points in above.items():
+        spans[index] = points
+    for index, points in below.items():
+        spans[len(cuts) - index] = [-point for point in reversed(points)]
+    return spans, is_heavy_above or is_heavy_below
+
+
+def _spread_tail(cuts: Floats, shares: Floats, records: int) -> tuple[dict[int, list[float]], bool]:
+    """Return the points of the cells of an upper tail by the cell, and whether it is heavy."""
+    beyond = np.cumsum(shares[::-1])[-2::-1]  # the share of the numbers above each cut
+    tail = np.flatnonzero((cuts > 0.0) & (beyond <= 0.5) & (beyond > 0.5 / records))
+    if len(tail) < 2 or tail[-1] != len(cuts) - 1:
+        return {}, False
+    scores, logs = ndtri(1.0 - beyond[tail]), np.log(cuts[tail])
+    points = {}
+    for (low, high), (first, last), index in zip(pairwise(scores), pairwise(logs), tail[1:].tolist(), strict=False):
+        if last - first > _WIDE and high > low:
+            places = ndtri(1.0 - np.linspace(ndtr(-low), ndtr(-high), _POINTS))
+            inner = np.exp(first + (last - first) * (places - low) / (high - low))
+            points[index] = np.clip(np.maximum.accumulate(inner), cuts[index - 1], cuts[index]).tolist()
+    outer = beyond[tail] <= max(_TAIL, float(np.sort(beyond[tail])[1]))
+    away = scores[outer] - scores[outer].mean()
+    if not away.any():
+        return {}, False
+    slope = float(away @ logs[outer]) / float(away @ away)
+    shares_above = beyond[-1] * (1.0 - np.arange(_POINTS * _FINER) / (_POINTS * _FINER))
+    ranks = ndtri(1.0 - np.maximum(shares_above, 0.5 / records))
+    law = cuts[-1] * np.exp(slope * (ranks - scores[-1]))
+    steps = law[::_FINER]
+    last = max(2.0 * float(law[-_FINER:].mean()) - steps[-1], steps[-1])  # the last step has the mean of the law
+    points[len(cuts)] = np.maximum.accumulate([*steps, last]).tolist()
+    return points, slope > _HEAVY
 
 
 def _refuse_tied(columns: Columns) -> None:

@@ -254,14 +254,11 @@ def product_support(queries: Marginals, answers: Floats, rows: int) -> Rows:
     """
     columns = []
     for column, size in enumerate(queries.sizes):
-        index = next((number for number, clique in enumerate(queries.cliques) if column in clique), None)
-        if index is None:
+        measured = queries.column_shares(answers, column)
+        if measured is None:
             columns.append(np.zeros(rows, dtype=np.int64))
             continue
-        clique = queries.cliques[index]
-        table = answers[queries.offsets[index] : queries.offsets[index + 1]].reshape(queries.shapes[index])
-        summed = tuple(axis for axis, name in enumerate(clique) if name != column)
-        shares = np.clip(table.sum(axis=summed), 0.2 / (size * rows) ** 0.5, None)
+        shares = np.clip(measured, 0.2 / (size * rows) ** 0.5, None)
         upto = np.cumsum(shares / shares.sum())
         spots = (0.5 + np.arange(1, rows + 1) * _ALPHAS[column % len(_ALPHAS)] * (1 + column // len(_ALPHAS))) % 1.0
         columns.append(np.minimum(np.searchsorted(upto, spots, side="right"), size - 1))

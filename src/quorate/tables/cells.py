@@ -28,7 +28,7 @@ OTHER = "other"  # how the last cell is called in names of queries
 _UNDECLARED = "not declared"  # how it is called where a category, or a node above one, is called "other"
 
 Codes = NDArray[np.int64]
-Span = tuple[float, float]
+Span = tuple[float, ...]
 Spans = tuple[Span, ...]
 
 
@@ -98,8 +98,8 @@ class NumberCells:
     With a `unit` the numbers are dates, or dates with times, in units since the beginning of 1970, in UTC.
 
     A cell runs from a cut, included, to the next one, excluded; the first and the last cell of the line are unbounded.
-    Synthetic values end there at `bounds`, where these are known in public; `spans` say for each cell of the line from
-    where to where they are spread.
+    Synthetic values end there at `bounds`, where these are known in public; `spans` say for each cell of the line between
+    which points they are spread, as many from each point to the next.
     """
 
     def __init__(
@@ -195,8 +195,10 @@ class NumberCells:
         cuts, span = self.values, self._span(code)
         if span is not None:
             low, high = self._ends(code)
-            inner = span[0] * (1.0 - share) + span[1] * share
-            return min(max(inner, low, span[0]), span[1], math.nextafter(high, -math.inf))
+            index, within = divmod(share * (len(span) - 1), 1.0) if share < 1.0 else (len(span) - 2, 1.0)
+            first, last = span[int(index) : int(index) + 2]
+            inner = first * (1.0 - within) + last * within
+            return min(max(inner, low, first), last, math.nextafter(high, -math.inf))
         if not cuts:
             return 0.0
         if code == 0:
@@ -252,7 +254,7 @@ def cells_of(kind: Kind) -> Cells:
             holds, advice = "date", "as in Date(cuts=['2024-01-01', '2024-07-01']), or leave the column to public rows"
         raise InvalidInput(f"a release needs the cuts of a {holds}: declare them, {advice}")
     bounds = None if kind.low is None or kind.high is None else (kind.low, kind.high)
-    cuts, spans = tuple(kind.cuts), None if kind.spans is None else tuple((low, high) for low, high in kind.spans)
+    cuts, spans = tuple(kind.cuts), None if kind.spans is None else tuple(tuple(span) for span in kind.spans)
     unit = kind.unit if isinstance(kind, Date) else None
     cells = NumberCells if unit is None else DateCells
     return cells(cuts, unit=unit, closed=kind.closed, bounds=bounds, spans=spans)

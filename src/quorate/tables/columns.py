@@ -38,8 +38,8 @@ class Number:
     a query is refused, and a missing value of a private record counts as 0 (the centre). `missing="indicator"` adds an
     indicator column for both. A release counts the cells between `cuts` and a cell of non-numbers. A `closed` column
     has no such cell, and non-numbers count in the lowest cell. A release of marginals finds missing cuts with noise.
-    Synthetic numbers go from `low` to `high` if these lie beyond the cuts; `spans` has the range of synthetic numbers
-    in each cell, from public records.
+    Synthetic numbers go from `low` to `high` if these lie beyond the cuts; `spans` has, for each cell, the
+    range of synthetic numbers, or more points: as many numbers lie between any two neighbouring ones.
 
     >>> from quorate.tables import Schema
     >>> Schema({"age": Number(low=0, high=100, cuts=[18, 65])}).encode(pa.table({"age": [25, 250]})).tolist()
@@ -245,24 +245,23 @@ def _check_scaling(scaled: tuple[Any, Any], bounded: tuple[Any, Any]) -> None:
         raise InvalidInput("a number is scaled by centre and spread or by low and high, not by both")
 
 
-def _within(spans: object, cuts: Sequence[float] | None) -> tuple[tuple[float, float], ...]:
-    """Return for each cell that cuts leave from where to where its values are spread."""
+def _within(spans: object, cuts: Sequence[float] | None) -> tuple[tuple[float, ...], ...]:
+    """Return for each cell that cuts leave the points over which its values are spread."""
     cells = list(itertools.pairwise((-math.inf, *(cuts or ()), math.inf)))
-    pairs = _pairs_in(spans)
-    if cuts is None or len(pairs) != len(cells):
-        raise InvalidInput("spans must be a list of pairs, one for each cell between the cuts and beyond them")
-    spread = tuple((_finite("a span's end", low), _finite("a span's end", high)) for low, high in pairs)
-    if not all(
-        low <= first <= last <= high and first < high for (low, high), (first, last) in zip(cells, spread, strict=True)
-    ):
-        raise InvalidInput("each of the spans must lie within its cell, its lower end first")
+    listed = _points_in(spans)
+    if cuts is None or len(listed) != len(cells):
+        raise InvalidInput("spans must be a list of points, two or more for each cell between the cuts and beyond them")
+    spread = tuple(tuple(_finite("a point of a span", point) for point in points) for points in listed)
+    for (low, high), points in zip(cells, spread, strict=True):
+        if not (low <= points[0] < high and points[-1] <= high and list(points) == sorted(points)):
+            raise InvalidInput("each of the spans must lie within its cell, its points in rising order")
     return spread
 
 
-def _pairs_in(spans: object) -> Sequence[Any]:
-    """Return a list of pairs, or an empty one for anything else."""
+def _points_in(spans: object) -> Sequence[Any]:
+    """Return a list of lists of points, or an empty one for anything else."""
     is_listed = isinstance(spans, list | tuple) and all(isinstance(span, list | tuple) for span in spans)
-    return spans if is_listed and all(len(span) == 2 for span in spans) else []  # type: ignore[attr-defined,return-value]
+    return spans if is_listed and all(len(span) > 1 for span in spans) else []  # type: ignore[attr-defined,return-value]
 
 
 def _check_list(name: str, values: object, *, minimum: int) -> tuple[Any, ...]:

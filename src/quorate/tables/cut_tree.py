@@ -77,6 +77,10 @@ _MOST_DIVIDED = 20  # cells of a stage
 _LEAST_STAGES = 2  # also of a column that has no cell to divide: its counts would else be those of one stage
 _CLEAR = 2.0  # deviations of the noise that a cell must hold to be divided
 _CLEAR_END = 2.5  # deviations of the noise, by which the numbers beyond an end stand out
+_GROWTH = 1.25  # from one such cut to the next: with less the tail is not heavy
+_LAST_NARROW = 1.05  # times the last cut: a cell that ends further off tells nothing of where the numbers end
+_TAIL_CUTS = 4  # beyond the last share of `_QUANTILES`, each at half of what the one before leaves
+_CLEAR_TAIL = 6.0  # deviations of the noise that are left beyond such a cut
 _OWN_CELL_SHARE = 0.08  # of the numbers: a cell with more keeps both of its ends as cuts
 _NARROW = 1 / 32  # The relative width of a cell whose units seem to share one number.
 _QUANTILES = (0.02, *(tenth / 10 for tenth in range(1, 10)), 0.98)  # at which numbers are cut
@@ -201,17 +205,17 @@ class CutTree:
     def marginal(self) -> NumberMarginal:
         """Return cuts near the deciles, with frequent values in cells of their own, and the units between them."""
         scale = self._precision**-0.5
-        line = _Line(self._leaves(), noise=scale, is_whole=self._is_whole, is_date=self.is_date)
-        if line.total <= _CLEAR_END * scale:
+        line = _Line(self._numbers, noise=scale, is_whole=self._is_whole, is_date=self.is_date)
+        if not line.cells or line.total <= _CLEAR_END * scale:
             return NumberMarginal((), (), (), self._missing.units, scale)
-        cuts = self._cuts(line)
+        cuts = self._cuts(line, scale)
         below = [line.units_below(cut) for cut in cuts]
         counts = np.diff([0.0, *below, line.total])
         means = tuple(line.mean_between(low, high) for low, high in pairwise(cuts))
         return NumberMarginal(tuple(cuts), tuple(counts.tolist()), means, self._missing.units, scale)
 
-    def _cuts(self, line: "_Line") -> list[float]:
-        cuts = self._even_cuts(line)
+    def _cuts(self, line: "_Line", scale: float) -> list[float]:
+        cuts = self._even_cuts(line, scale)
         for cell in line.cells:
             if cell.units >= _OWN_CELL_SHARE * line.total:
                 cuts |= {line.cut_before(cell), cell.high}
@@ -230,13 +234,27 @@ class CutTree:
             pairs = [upper - lower for lower, upper in zip(below, below[2:], strict=False)]
             del cuts[int(np.argmin(pairs)) + 1]
 
-    def _even_cuts(self, line: "_Line") -> set[float]:
-        """Return cuts near the deciles; with `most_cells`, near so many shares, and the end of the last cell."""
+    def _even_cuts(self, line: "_Line", scale: float) -> set[float]:
+        """Return cuts near the deciles; with `most_cells`, near so many shares, and ever further out in the tail."""
         if self._most_cells is None:
             return {line.cut_near(share) for share in _QUANTILES}
-        inner = {line.cut_near(index / self._most_cells) for index in range(1, self._most_cells)}
         first, last = _QUANTILES[0], _QUANTILES[-1]
-        return inner | {line.cut_near(first), line.cut_near(last), line.cell_at(last).high}
+        tail = self._tail_shares(line, scale)
+        inner = max(self._most_cells - len(tail), 2)
+        shares = [first, *(index / inner for index in range(1, inner)), last, *tail]
+        cuts, cell = {line.cut_near(share) for share in shares}, line.cell_at(last)
+        is_end = cell.high <= _LAST_NARROW * abs(line.cut_near(last)) or _whole_ends(cell) is not None
+        return cuts | {cell.high} if self.is_date or is_end else cuts
+
+    def _tail_shares(self, line: "_Line", scale: float) -> list[float]:
+        """Return shares beyond the last of `_QUANTILES`, while noise lets them and numbers grow by much between them."""
+        shares, last = list[float](), _QUANTILES[-1]
+        while len(shares) < _TAIL_CUTS and not self.is_date:
+            share, cut = (1.0 + last) / 2.0, line.cut_near(last)
+            if (1.0 - share) * line.total < _CLEAR_TAIL * scale or not 0.0 < _GROWTH * cut < line.cut_near(share):
+                break
+            shares.append(last := share)
+        return shares
 
 
 # A paid release: it adds noise to counts of a keyword `squared_sensitivity`, and returns the scale of the noise too.
@@ -260,8 +278,8 @@ def grow_trees(trees: Sequence[CutTree], values: Sequence[Floats], draw: Draw) -
 class _Line:
     """The cells of a column in their order, and the shares of units below a value."""
 
-    def __init__(self, cells: Sequence[_Cell], *, noise: float, is_whole: bool, is_date: bool) -> None:
-        self.cells, self._is_whole, self._is_date = _without_noisy_ends(cells, noise), is_whole, is_date
+    def __init__(self, first: Sequence[_Cell], *, noise: float, is_whole: bool, is_date: bool) -> None:
+        self.cells, self._is_whole, self._is_date = _without_noisy_ends(first, noise), is_whole, is_date
         self._below = np.cumsum([0.0, *(cell.units for cell in self.cells)])
         self.total = float(self._below[-1])
 
@@ -359,12 +377,22 @@ class _Line:
         return (key - first) / max(last - first, 1)
 
 
-def _without_noisy_ends(cells: Sequence[_Cell], noise: float) -> list[_Cell]:
-    """Return the cells without those at either end that noise may have filled."""
-    counts = np.array([cell.units for cell in cells])
-    beyond = [np.cumsum(line) <= _CLEAR_END * noise for line in (counts, counts[::-1])]
-    is_clear = ~(beyond[0] | beyond[1][::-1])
-    return [cell for cell, keep in zip(cells, is_clear, strict=True) if keep]
+def _without_noisy_ends(first: Sequence[_Cell], noise: float) -> list[_Cell]:
+    """Return the leaves of the first cells without those at either end that noise may have filled.
+
+    Unbiased estimates of the first cells are added up from an end on: units, which are not below 0, would add up where
+    there is nothing but noise.
+    """
+    rising = _CLEAR_END * noise * np.sqrt(np.arange(1, len(first) + 1))
+    cells = [leaf for cell in _trim(first, [cell.estimate for cell in first], rising) for leaf in cell.leaves()]
+    return _trim(cells, [cell.units for cell in cells], np.full(len(cells), _CLEAR_END * noise))
+
+
+def _trim(cells: Sequence[_Cell], counts: Sequence[float], minimum: Floats) -> list[_Cell]:
+    """Return the cells without those at either end whose counts, added up from there on, do not exceed a minimum."""
+    sums = np.cumsum(counts), np.cumsum(counts[::-1])
+    above, below = (np.maximum.accumulate(line > minimum) for line in sums)
+    return [cell for cell, keep in zip(cells, above & below[::-1], strict=True) if keep]
 
 
 def _key(number: float) -> int:

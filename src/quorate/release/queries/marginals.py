@@ -137,6 +137,14 @@ class Marginals(Queries):
         """The mask of queries about possible cells; None where all are possible."""
         return None if self.possible is None else self.possible.cliques(self.cliques, self.sizes)
 
+    def column_shares(self, answers: Floats, column: int) -> Floats | None:
+        """Return the shares of a column's codes in the first marginal that has it; None where none has it."""
+        index = next((number for number, clique in enumerate(self.cliques) if column in clique), None)
+        if index is None:
+            return None
+        table = answers[self.offsets[index] : self.offsets[index + 1]].reshape(self.shapes[index])
+        return np.asarray(table.sum(axis=tuple(axis for axis, name in enumerate(self.cliques[index]) if name != column)))
+
     def number(self, clique: int, codes: ArrayLike) -> int:
         """Return the number of the query for these codes of a clique's columns."""
         values = [int(code) for code in np.asarray(codes).ravel()]

@@ -14,6 +14,7 @@ from quorate.release.workloads._bound import BoundWorkload, tidy_name
 from quorate.release.workloads._columns import Columns, names_of
 
 Errors = Literal["largest", "mean", "weighted"]
+_TARGET_COST = 1.0 / 3.0  # of the marginals with a target, over that of all others
 _ERRORS: tuple[Errors, ...] = ("largest", "mean", "weighted")
 
 
@@ -139,18 +140,19 @@ def target_column(domain: Domain, target: str) -> int:
 
 
 def _weight_of_target(queries: Marginals, target: int) -> float:
-    """Return the weight of marginals with a target, so that they get about as much of the budget as all others.
+    """Return the weight of marginals with a target, so that they get about a third as much as all others together.
 
-    A model needs to know how the target goes with each column, and how the columns go together, both about as well. The
-    error of a marginal grows as its cells times its deviation d, at a cost of 1 / d**2: the least sum has deviations
-    that go as (weight * cells)**(-1/3). Those of two kinds cost the same in all if this weight is that of the first.
+    The error of a marginal grows as its cells times its deviation d, at a cost of 1 / d**2: the least sum has deviations
+    that go as (weight * cells)**(-1/3). Those of two kinds cost the same in all if the weight of the first is `even`.
+    With more for the target, columns that rise together come apart in synthetic records.
     """
     cells = np.array([float(np.prod(shape)) for shape in queries.shapes])
     beside = np.array([target in clique for clique in queries.cliques])
     if beside.all() or not beside.any():
         return 1.0
     ratio = float(len(beside) - beside.sum()) / float(beside.sum())
-    return max(1.0, float(ratio**1.5 * cells[~beside].mean() / cells[beside].mean()))
+    even = float(ratio**1.5 * cells[~beside].mean() / cells[beside].mean())
+    return max(1.0, even * _TARGET_COST**1.5)
 
 
 def named_columns(weights: Mapping[Any, float] | None, target: str | None) -> set[Any]:
