@@ -152,7 +152,7 @@ def _weight_of_target(queries: Marginals, target: int) -> float:
         return 1.0
     ratio = float(len(beside) - beside.sum()) / float(beside.sum())
     even = float(ratio**1.5 * cells[~beside].mean() / cells[beside].mean())
-    return max(1.0, even * _TARGET_COST**1.5)
+    return float(max(1.0, even * _TARGET_COST**1.5))
 
 
 def named_columns(weights: Mapping[Any, float] | None, target: str | None) -> set[Any]:
