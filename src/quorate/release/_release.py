@@ -7,11 +7,12 @@ has the proof.
 
 import math
 import time
+import warnings
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -19,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from quorate.core.arrays import Floats
 from quorate.core.ballots import release_counts
-from quorate.core.checks import check_count, check_delta, check_positive, check_rate, warn_of_private
+from quorate.core.checks import check_choice, check_count, check_delta, check_positive, check_rate, warn_of_private
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.privacy import Budget
 from quorate.core.privacy.claims import Node, Total, budget_node, group_node
@@ -29,7 +30,7 @@ from quorate.models.predictors.sklearn_compat import ShowsClaim
 from quorate.models.saving import saving
 from quorate.models.saving.contract import SavedModel, Spending, State
 from quorate.release._saved import read_release, release_facts, spent_budget, write_release
-from quorate.release.answers import as_counts, name_between, take_between
+from quorate.release.answers import as_counts, divide, name_between, split_requests, take_between, widen_ends
 from quorate.release.auto_cuts import AutoCuts
 from quorate.release.domain import Domain, make_domain
 from quorate.release.engines import Engine, Released, choose_engine
@@ -175,7 +176,7 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
                 released = release_counts(  # proof: step 3
                     sealed, lambda counts: engine.run(queries, counts, public=domain.public(), budget=budget)
                 )
-        released = replace(released, notes=(*released.notes, *_notes_of(unread)))
+        released = replace(released, notes=(*released.notes, *_notes_of(unread, delta, records // per_person)))
         total = getattr(account, "total", None)
         self.keep_release(domain, released, records // per_person, expected, unit=unit, total=total)
         self.claim_part_ = budget_node(budget)
@@ -257,7 +258,9 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
         ----------
         queries
             Hypotheses of the class, or names, expressions or numbers of the workload; by default all of the workload.
-            Marginals also answer queries on fewer columns, by adding cells up. Thresholds and ranges with ends between
+            Marginals also answer queries on fewer columns, and of several cells, by adding cells up: {"age": [18, 65]}
+            is everything between two cuts, {"region": ["north", "west"]} both. What they say of more columns is read
+            off the fitted table, with a warning. Thresholds and ranges with ends between
             cuts lie between two queries: `query` names both, `asked` is the request, and `gap` is the difference of the
             two. The answer assumes values spread evenly between cuts; `low` and `high` do not.
         band
@@ -273,32 +276,110 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
         """
         check_is_fitted(self, "released_")
         requests = self.domain_.every() if queries is None else queries
-        numbers, starts = self.domain_.find_sums(requests)
-        names = self.domain_.describe(numbers[starts], requests)
-        bars = self.bars(numbers, starts, band=band)
-        moved = {index: near for index, near in enumerate(self.domain_.between(requests)) if near is not None}
-        if moved:
-            inner = self.bars(np.array([near.inner for near in moved.values()]), band=band)
-            take_between(bars, inner, moved)
-            name_between(names, self.domain_, moved)
+        measured, beyond = split_requests(self.domain_, requests)
+        names, bars = self._answer_measured(measured, band)
+        for index, request in beyond.items():
+            names.insert(index, self.domain_.name_request(request))
+            joint = self._answer_beyond(request)
+            bars = {name: np.insert(values, index, joint[name]) for name, values in bars.items()}
         keys = dict.fromkeys(key for name in names for key in name)  # the keys of all rows, in order
         columns: dict[str, Any] = {key: [name.get(key) for name in names] for key in keys}
         figures = as_counts(bars, self.records_) if counts else bars
         return make_table(columns | figures, missing={name: np.isnan(bars[name]) for name in bars})
 
-    def bars(self, numbers: Any, starts: Any = None, *, band: float | None = None) -> dict[str, Floats]:
+    def _answer_measured(
+        self, requests: Any, band: float | None, times: float = 1.0
+    ) -> tuple[list[dict[str, Any]], dict[str, Floats]]:
+        """Return names and figures of requests that measured queries answer."""
+        if isinstance(requests, list) and not requests:
+            return [], {name: np.empty(0) for name in ("answer", "error", "low", "high")}
+        numbers, starts = self.domain_.find_sums(requests)
+        names = self.domain_.describe(numbers[starts], requests)
+        bars = self.bars(numbers, starts, band=band, times=times)
+        moved = {index: near for index, near in enumerate(self.domain_.between(requests)) if near is not None}
+        if moved:
+            inner = self.bars(np.array([near.inner for near in moved.values()]), band=band, times=times)
+            take_between(bars, inner, moved)
+            name_between(names, self.domain_, moved)
+        return names, bars
+
+    def _answer_beyond(self, request: Mapping[str, Any]) -> dict[str, float]:
+        """Return the figures of a request of more columns than were measured together, read off the fitted table.
+
+        Its share is at most that of any of its parts, which bounds it; the fitted table has no other error bars.
+        """
+        model = self.released_.model
+        if model is None:
+            raise InvalidInput(f"a query of {len(request)} columns is not measured, and this release has no fitted table")
+        warnings.warn(
+            f"{len(request)} columns were not measured together: the answer is read off a table fitted to fewer columns, "
+            "and only its upper end is known",
+            stacklevel=3,
+        )
+        codes, parts = self.domain_.beyond(request) or ({}, [])
+        columns = sorted(codes)
+        table = model.table(columns).reshape([model.sizes[column] for column in columns])
+        high = float(self.bars(*self.domain_.find_sums(parts), times=2.0 * len(parts))["high"].min())
+        answer = float(table[np.ix_(*(codes[column] for column in columns))].sum())
+        return {"answer": min(answer, high), "error": math.nan, "low": 0.0, "high": high}
+
+    def compare(self, queries: Any, others: Any, *, by: Literal["difference", "ratio"] = "difference") -> Table:
+        """Return how the answers of queries differ from those of others, one by one, with 95% intervals.
+
+        Each interval follows from two that hold together, whatever the errors of both answers have in common. A ratio
+        whose lower number may be 0 has no upper end.
+
+        Parameters
+        ----------
+        queries, others
+            As many queries each, as `answer` takes them.
+        by
+            "difference", the answer less the other one; or "ratio", the answer over the other one.
+
+        >>> from quorate.release import Workload
+        >>> census = {"sex": ["f", "m", "m"] * 2000, "job": ["yes", "no", "yes"] * 2000}
+        >>> columns = {"sex": ["f", "m"], "job": ["yes", "no"]}
+        >>> release = QueryRelease(Workload.marginals(2), columns=columns).fit(census)
+        >>> [ratio] = release.compare({"sex": "m"}, {"sex": "f"}, by="ratio")["answer"].to_pylist()
+        >>> 1.9 < ratio < 2.1
+        True
+        """
+        check_is_fitted(self, "released_")
+        check_choice("by", by, ("difference", "ratio"))
+        sides = [self._compared(requests) for requests in (queries, others)]
+        if len(sides[0][0]) != len(sides[1][0]):
+            raise InvalidInput(f"as many others as queries are compared, not {len(sides[1][0])} and {len(sides[0][0])}")
+        (names, first, low, high), (other_names, second, other_low, other_high) = sides
+        combine = np.subtract if by == "difference" else divide
+        figures = {
+            "answer": combine(first, second),
+            "low": combine(low, other_high),
+            "high": combine(high, other_low),
+        }
+        named = {"query": names, "compared": other_names}
+        return make_table(named | figures, missing={name: ~np.isfinite(values) for name, values in figures.items()})
+
+    def _compared(self, requests: Any) -> tuple[list[str], Floats, Floats, Floats]:
+        """Return names, answers and ends of requests, which hold with 97.5% each."""
+        names, bars = self._answer_measured(requests, None, times=2.0)
+        return [name["query"] for name in names], bars["answer"], bars["low"], bars["high"]
+
+    def bars(
+        self, numbers: Any, starts: Any = None, *, band: float | None = None, times: float = 1.0
+    ) -> dict[str, Floats]:
         """Return the columns of `answer` for queries by their numbers; NaN where the engine has no figure.
 
-        `starts` holds the start of each run of queries, for sums over runs.
+        `starts` holds the start of each run of queries, for sums over runs. Intervals miss `times` less often than 95%
+        ones, so that as many hold together.
         """
         numbers = np.asarray(numbers, dtype=np.int64)
         starts = np.arange(len(numbers)) if starts is None else starts
         answers, deviations = self.read(numbers)
         shares, errors = sum_runs(answers, starts), np.sqrt(sum_runs(deviations**2, starts))
-        low, high = self._ends(numbers, starts, shares, errors, band)
+        low, high = widen_ends(*self._ends(numbers, starts, shares, errors, band), times)
         return {
             "answer": np.clip(shares, 0, 1),
-            "error": errors,
+            "error": np.minimum(errors, 1.0),  # of a share
             "low": np.clip(low, 0, 1),
             "high": np.clip(high, 0, 1),
         }
@@ -444,5 +525,8 @@ def _charge_during(account: Account | None, epsilon: float, delta: float, unit: 
     return nullcontext() if account is None else account.charge_during(epsilon=epsilon, delta=delta, unit=unit)
 
 
-def _notes_of(unread: tuple[str, ...]) -> list[str]:
-    return [f"columns that are neither declared nor public, and left out: {shown_names(unread)}"] if unread else []
+def _notes_of(unread: tuple[str, ...], delta: float, units: int) -> list[str]:
+    notes = [f"columns that are neither declared nor public, and left out: {shown_names(unread)}"] if unread else []
+    if delta * units > 1.0:
+        notes.append(f"delta = {delta:g} is above 1 / {units}: this claim allows to publish a record as it is")
+    return notes

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from scipy import special
 
 from quorate.core.arrays import Floats
 from quorate.core.errors import InvalidInput
 from quorate.core.hypotheses.concept import Concept
-from quorate.release.domain import Between, Domain
+from quorate.release.domain import Between, Domain, as_list
 from quorate.release.queries import NOTHING
 
 _SHOWN = 200  # characters of an unreadable query in an error
@@ -49,6 +50,29 @@ def as_counts(bars: dict[str, Floats], records: int) -> dict[str, Any]:
     rounded = {name: way(np.nan_to_num(bars[name]) * records / unit) * unit for name, way in ways.items()}
     limited = {name: np.minimum(values, records).astype(np.int64) for name, values in rounded.items()}
     return limited | {name: bars[name] * records for name in ("error", "gap") if name in bars}
+
+
+def split_requests(domain: Domain, requests: Any) -> tuple[Any, dict[int, Any]]:
+    """Return the requests that queries of the workload answer, and by their positions those of more columns."""
+    if isinstance(requests, np.ndarray):
+        return requests, {}
+    listed = as_list(requests)
+    beyond = {index: request for index, request in enumerate(listed) if domain.beyond(request) is not None}
+    return (requests, beyond) if not beyond else ([one for one in listed if domain.beyond(one) is None], beyond)
+
+
+def widen_ends(low: Floats, high: Floats, times: float) -> tuple[Floats, Floats]:
+    """Return ends that miss `times` less often than those of a 95% interval do: ../PROOF.md, step 5.
+
+    An interval is at least as wide as its noise: half of its width more on each side covers any point inside of it.
+    """
+    more = (special.ndtri(1.0 - 0.025 / times) / special.ndtri(0.975) - 1.0) * (high - low) / 2.0
+    return low - more, high + more
+
+
+def divide(shares: Floats, others: Floats) -> Floats:
+    """Return ratios, infinite where the other share is not above 0."""
+    return np.asarray(np.divide(shares, others, out=np.full(len(shares), np.inf), where=others > 0.0))
 
 
 def take_between(bars: dict[str, Floats], inner: dict[str, Floats], moved: Mapping[int, Between]) -> None:

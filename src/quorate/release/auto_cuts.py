@@ -1,6 +1,6 @@
 """Find what marginals need to know of a table with noise, for a part of their budget: cuts, or whole columns.
 
-`AutoCuts` finds the cuts of numbers that are declared without any. Each has a `quorate.tables.cut_tree.CutTree`, whose
+`AutoCuts` finds the cuts of numbers and dates that are declared without any. Each has a `quorate.tables.cut_tree.CutTree`, whose
 cells are refined stage by stage by noisy counts. `AutoColumns` learns the kinds, categories and cuts of all columns of
 a table of which nothing is declared (`quorate.tables.learned`). PROOF.md, step 9.
 """
@@ -34,6 +34,7 @@ from quorate.tables.containers import column_names, is_frame, open_columns, show
 from quorate.tables.cut_tree import STAGES, CutTree, Draw, grow_trees, most_cells
 from quorate.tables.files import TableStream
 from quorate.tables.learned import choose_share, entries_of_schema, learn_columns, slack_for_texts
+from quorate.tables.dates import read_moments
 from quorate.tables.values import read_numbers
 
 _FRACTIONS_SHARE = 0.005  # of the budget: detects columns of whole numbers
@@ -48,8 +49,10 @@ _POINTS, _FINER = 16, 16  # steps into which a cell of a tail is divided, and ea
 _MOST_CATEGORIES = 60  # of a learned column; rarer ones count as "other"
 
 
-def find_cuts(values: Sequence[Floats], draw: Draw, *, cells: int) -> list[tuple[float, ...]]:
-    """Return at most `cells` + 1 cuts of each column of private numbers.
+def find_cuts(
+    values: Sequence[Floats], draw: Draw, *, cells: int, dates: Collection[int] = ()
+) -> list[tuple[float, ...]]:
+    """Return at most `cells` + 1 cuts of each column of private numbers; `dates` are those of days.
 
     Only `draw` reads the numbers: first the count of fractions in each column, then the counts of each stage of the
     open trees. Values that are not numbers count as missing.
@@ -57,8 +60,13 @@ def find_cuts(values: Sequence[Floats], draw: Draw, *, cells: int) -> list[tuple
     fractions = np.array([int((line != np.floor(line)).sum()) for line in map(_finite, values)], dtype=np.int64)
     noisy, scale = draw(fractions, squared_sensitivity=len(values))  # proof: step 9
     trees = [
-        CutTree(len(line), is_whole=bool(count <= _CLEAR * scale), most_cells=cells)
-        for line, count in zip(values, noisy.tolist(), strict=True)
+        CutTree(
+            len(line),
+            is_whole=bool(count <= _CLEAR * scale) and column not in dates,
+            is_date=column in dates,
+            most_cells=cells,
+        )
+        for column, (line, count) in enumerate(zip(values, noisy.tolist(), strict=True))
     ]
     grow_trees(trees, values, draw)  # proof: step 9
     return [tree.marginal().cuts for tree in trees]
@@ -163,7 +171,15 @@ class AutoCuts:
     def _find(self, private: dict[str, Any], vectors: NoisyVectors, slack: float) -> tuple[Columns, list[str]]:
         """Return the columns with the cuts that were found, and notes about them."""
         names, spent = self.columns.uncut, 0.0
-        numbers = SealedCounts([read_numbers(private[name], self.columns.reading) for name in names])
+        units = [kind.unit if isinstance(kind := self.columns.kinds[name], Date) else None for name in names]
+        dates = {column for column, unit in enumerate(units) if unit == "days"}
+        reading = self.columns.reading
+        numbers = SealedCounts(
+            [
+                read_numbers(private[name], reading) if unit is None else read_moments(private[name], unit, reading)
+                for name, unit in zip(names, units, strict=True)
+            ]
+        )
 
         def draw(counts: Integers, *, squared_sensitivity: int) -> tuple[Integers, float]:
             nonlocal spent
@@ -171,7 +187,7 @@ class AutoCuts:
             fraction, spent = share / (1.0 - spent), spent + share
             return vectors.release(counts, squared_sensitivity=squared_sensitivity, fraction=fraction)
 
-        cuts = release_counts(numbers, lambda lines: find_cuts(lines, draw, cells=self.cells))
+        cuts = release_counts(numbers, lambda lines: find_cuts(lines, draw, cells=self.cells, dates=dates))
         notes = [f"cuts found with noise, for a tenth of the budget at most: {shown_names(names)}"]
         if hidden := [name for name, column_cuts in zip(names, cuts, strict=True) if not column_cuts]:
             notes.append(f"noise hid where the numbers are, so that synthetic ones say nothing: {shown_names(hidden)}")

@@ -110,6 +110,14 @@ class Domain(ABC):
         """Return the two queries that bracket each request, or None if it is a query itself."""
         return []
 
+    def beyond(self, request: Any) -> tuple[dict[int, Whole], list[Any]] | None:
+        """Return the cells and the answerable parts of a request of more columns than were measured together."""
+        return None
+
+    def name_request(self, request: Any) -> dict[str, Any]:
+        """Return the name of a request that no query has, as one row of a tidy table."""
+        raise InvalidInput("this workload has no queries of more columns than it measures")
+
     @abstractmethod
     def every(self) -> Any:
         """Return all queries, as `find` takes them; refuse more than a table may list."""

@@ -5,7 +5,7 @@ that every record has a declared value, and an undeclared value counts in the fi
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date
 from functools import cached_property
 from typing import Any
@@ -218,6 +218,32 @@ class NumberCells:
         span = (low if math.isfinite(low) else bottom), (high if math.isfinite(high) else top)
         return span if span[0] <= span[1] and span != (low, high) and span[0] < high else None
 
+    def between(self, ends: Sequence[Any]) -> Codes:
+        """Return the cells from one cut to another; None is the end of the line."""
+        if len(ends) != 2:
+            raise InvalidInput(f"a range must be [low, high], got {len(ends)} values")
+        low, high = (None if end is None else self.number(end) for end in ends)
+        for end in (low, high):
+            if end is not None and end not in self.values:
+                near = sorted(sorted(self.values, key=lambda cut: abs(cut - end))[:3])
+                shown = ", ".join(map(self.format_number, near)) or "none"
+                raise InvalidInput(
+                    f"the ends of a range must be cuts, got {self.format_number(end)}; the nearest cuts are {shown}"
+                )
+        first = 0 if low is None else self.values.index(low) + 1
+        last = self.line if high is None else self.values.index(high) + 1
+        if first >= last:
+            raise InvalidInput("the lower end of a range must be below the upper one")
+        return np.arange(first, last)
+
+    def name_between(self, first: int, last: int) -> str:
+        """Return the name of neighbouring cells of the line together."""
+        low, high = self._ends(first)[0], self._ends(last)[1]
+        if math.isinf(low):
+            return f"any {self.holds}" if math.isinf(high) else f"below {self.format_number(high)}"
+        above = f"{self.format_number(low)} and above"
+        return above if math.isinf(high) else f"{self.format_number(low)} to below {self.format_number(high)}"
+
     @cached_property
     def _codes_by_name(self) -> dict[str, int]:
         return {self.name(code): code for code in range(self.size)}
@@ -251,7 +277,7 @@ def cells_of(kind: Kind) -> Cells:
     if kind.cuts is None:
         holds, advice = "number", "or leave the column to public rows (marginals of private records alone find them)"
         if isinstance(kind, Date):
-            holds, advice = "date", "as in Date(cuts=['2024-01-01', '2024-07-01']), or leave the column to public rows"
+            holds, advice = "date", f"as in Date(cuts=['2024-01-01', '2024-07-01']), {advice}"
         raise InvalidInput(f"a release needs the cuts of a {holds}: declare them, {advice}")
     bounds = None if kind.low is None or kind.high is None else (kind.low, kind.high)
     cuts, spans = tuple(kind.cuts), None if kind.spans is None else tuple(tuple(span) for span in kind.spans)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from quorate.core.checks import is_named_id, warn_of_id
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.release.queries import Possible, Rows
-from quorate.release.queries.base import code_type
+from quorate.release.queries.base import Whole, code_type
 from quorate.release.workloads.constraints import Constraints, check_constraints, names_in
 from quorate.tables import Category, Number, Reading, Schema
 from quorate.tables.cells import CategoryCells, Cells, cells_of
@@ -32,7 +32,7 @@ _MOST_BYTES = 2**32  # of the codes of one table
 class Columns:
     """Columns in an order, each a `Number` or `Date` with cuts or a `Category`.
 
-    A release of marginals finds the cuts of a `Number` without cuts, for a part of its budget. Each column has a last
+    A release of marginals finds the cuts of a `Number` or `Date` without cuts, for a part of its budget. Each column has a last
     cell for all other values, unless it is `closed`. `constraints` exclude records: a mapping from columns to cells
     that no record has together, or a condition that every record satisfies. Synthetic records satisfy them. `reading`
     has the rules that parse text as numbers, dates and missing values.
@@ -69,8 +69,8 @@ class Columns:
 
     @property
     def uncut(self) -> tuple[str, ...]:
-        """The numbers without cuts, which a release of marginals cuts for a part of its budget."""
-        return tuple(name for name, kind in self.kinds.items() if type(kind) is Number and kind.cuts is None)
+        """The numbers and dates without cuts, which a release of marginals cuts for a part of its budget."""
+        return tuple(name for name, kind in self.kinds.items() if isinstance(kind, Number) and kind.cuts is None)
 
     def with_cuts(self, cuts: Mapping[str, Sequence[float]]) -> "Columns":
         """Return the columns with these numbers cut."""
@@ -193,6 +193,29 @@ class Columns:
         """Return the cell of a requested value; an error names the column."""
         with prefix_errors(f"column {name!r}: "):
             return self.cells[name].code(value)
+
+    def union(self, name: str, value: Any) -> Whole:
+        """Return the cells of a requested value, of each of a list of values, or between the two ends of numbers.
+
+        >>> Columns({"age": Number(cuts=[18, 40, 65])}).union("age", [18, 65]).tolist()
+        [1, 2]
+        """
+        if not isinstance(value, list | tuple):
+            return np.array([self.code(name, value)])
+        cells = self.cells[name]
+        if isinstance(cells, CategoryCells) or any(isinstance(one, str) and cells.unit is None for one in value):
+            if not value:
+                raise InvalidInput(f"column {name!r}: a list of values must not be empty")
+            return np.unique([self.code(name, one) for one in value])
+        with prefix_errors(f"column {name!r}: "):
+            return cells.between(value)
+
+    def name_union(self, name: str, codes: Whole) -> str:
+        """Return the name of cells of a column: a range of numbers by its ends, others one by one."""
+        cells = self.cells[name]
+        if len(codes) == 1 or isinstance(cells, CategoryCells) or codes[-1] == cells.line or (np.diff(codes) > 1).any():
+            return " or ".join(cells.name(int(code)) for code in codes)
+        return cells.name_between(int(codes[0]), int(codes[-1]))
 
     def encode(self, table: Any) -> Rows:
         """Return the cells of each row of a table or a `TableStream`.

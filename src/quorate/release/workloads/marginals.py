@@ -1,5 +1,6 @@
 """All marginals of some order, and the error that they minimise."""
 
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
@@ -45,40 +46,58 @@ class MarginalWorkload(BoundWorkload):
         return self.encode(records)
 
     def _find(self, request: Any) -> int:
-        if not isinstance(request, Mapping) or len(request) != self.order:
+        codes = self._codes(request) if isinstance(request, Mapping) and len(request) == self.order else {}
+        if not codes or any(len(cells) != 1 for cells in codes.values()):
             raise InvalidInput(
                 "a query of this workload is a mapping such as {'column': value}, with values of at most "
                 f"{self.order} columns"
             )
-        codes = self._codes(request)
         clique = tuple(sorted(codes))
-        return self.queries.number(self.queries.cliques.index(clique), [codes[column] for column in clique])
+        return self.queries.number(self.queries.cliques.index(clique), [int(codes[column][0]) for column in clique])
 
     def _addends(self, request: Any) -> Whole | None:
-        """Return the cells of the smallest table that add up to a request of fewer columns."""
-        if not isinstance(request, Mapping) or not 0 < len(request) < self.order:
+        """Return the cells of the smallest table that add up to a request of fewer columns, or of several cells."""
+        if not isinstance(request, Mapping) or not 0 < len(request) <= self.order:
             return None
         codes = self._codes(request)
+        if len(codes) == self.order and all(len(cells) == 1 for cells in codes.values()):
+            return None
         tables = [position for position, clique in enumerate(self.queries.cliques) if set(codes) <= set(clique)]
         position = min(tables, key=lambda table: math.prod(self.queries.shapes[table]))
-        index = tuple(codes.get(column, slice(None)) for column in self.queries.cliques[position])
-        cells = np.arange(math.prod(self.queries.shapes[position])).reshape(self.queries.shapes[position])
-        return np.asarray(cells[index].ravel() + self.queries.offsets[position])
+        clique, shape = self.queries.cliques[position], self.queries.shapes[position]
+        index = np.ix_(*(codes.get(column, np.arange(size)) for column, size in zip(clique, shape, strict=True)))
+        return np.asarray(np.arange(math.prod(shape)).reshape(shape)[index].ravel() + self.queries.offsets[position])
 
-    def _name_sum(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    def beyond(self, request: Any) -> tuple[dict[int, Whole], list[Any]] | None:
+        """Return the cells of a request of more columns than any marginal has, and the requests of its parts.
+
+        None for any other request.
+        """
+        if not isinstance(request, Mapping) or len(request) <= self.order:
+            return None
+        parts = [dict(pairs) for pairs in itertools.combinations(request.items(), self.order)]
+        return self._codes(request), parts
+
+    def name_request(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the name of a request of several cells or of some columns, as one row of a tidy table."""
         return self._make_name(self._codes(request))
 
-    def _codes(self, request: Mapping[str, Any]) -> dict[int, int]:
+    def _name_sum(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        return self.name_request(request)
+
+    def _codes(self, request: Mapping[str, Any]) -> dict[int, Whole]:
+        """Return the cells of each column of a request: one for a value, several for a list of them or a range."""
         chosen = self.columns.select(list(request))
-        return {self.columns.names.index(name): chosen.code(name, value) for name, value in request.items()}
+        return {self.columns.names.index(name): chosen.union(name, value) for name, value in request.items()}
 
     def _name(self, number: int) -> dict[str, Any]:
         clique, codes = self.queries.find(number)
-        return self._make_name(dict(zip(self.queries.cliques[clique], codes, strict=True)))
+        pairs = zip(self.queries.cliques[clique], codes, strict=True)
+        return self._make_name({column: np.array([code]) for column, code in pairs})
 
-    def _make_name(self, codes: Mapping[int, int]) -> dict[str, Any]:
+    def _make_name(self, codes: Mapping[int, Whole]) -> dict[str, Any]:
         names = self.columns.names
-        values = {names[column]: self.columns.cells[names[column]].name(codes[column]) for column in sorted(codes)}
+        values = {names[column]: self.columns.name_union(names[column], codes[column]) for column in sorted(codes)}
         text = " and ".join(f"{name} = {value}" for name, value in values.items())  # a category may be a blank
         return tidy_name(text, dict.fromkeys(names, "") | values)
 
