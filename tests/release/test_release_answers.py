@@ -48,7 +48,15 @@ def test_a_marginal_of_fewer_columns_is_answered(release):
 
 
 def test_what_is_asked_of_no_column_is_refused(release):
-    for asked in ({}, {"height": 3}, {"sex": []}, {"age": [18, 40]}, {"age": [65, 18]}, {"age": [18]}, {"sex": ["f", "x"]}):
+    for asked in (
+        {},
+        {"height": 3},
+        {"sex": []},
+        {"age": [18, 40]},
+        {"age": [65, 18]},
+        {"age": [18]},
+        {"sex": ["f", "x"]},
+    ):
         with pytest.raises(InvalidInput):
             release.answer([asked])
 

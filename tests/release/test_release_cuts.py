@@ -261,7 +261,9 @@ def test_tails_beyond_the_last_cut_are_not_cut_off(draw, mean, rare):
     table = {"gain": gains, "sex": chance.choice(["f", "m"], 50_000)}
     with entropy_tape(5):
         release = QueryRelease(Workload.marginals(2), columns=columns).fit(table)
-    made = np.array([value for value in release.synthetic(50_000).to_pydict()["gain"] if value is not None], dtype=float)
+    made = np.array(
+        [value for value in release.synthetic(50_000).to_pydict()["gain"] if value is not None], dtype=float
+    )
     assert made.mean() == pytest.approx(gains.mean(), rel=mean)
     far = 0.99 if gains.mean() > 0 else 0.01
     assert np.quantile(made, far) == pytest.approx(np.quantile(gains, far), rel=rare)

@@ -76,7 +76,9 @@ def test_ranks_of_two_columns_count_beside_their_cells():
     shares = np.hstack([generator.dirichlet(np.ones(size), size=2) for size in sizes])
     value, by_shares, _ = misfit.slope(weights, shares)
     off = (Mixture(sizes, weights, shares).table(clique) - table).reshape(sizes)
-    ranks = [np.cumsum(line) - line / 2 for line in (table.reshape(sizes).sum(axis=1), table.reshape(sizes).sum(axis=0))]
+    ranks = [
+        np.cumsum(line) - line / 2 for line in (table.reshape(sizes).sum(axis=1), table.reshape(sizes).sum(axis=0))
+    ]
     first, second = (line - line.mean() for line in ranks)
     together = first @ off @ second / np.linalg.norm(first) / np.linalg.norm(second)
     assert 2 * value == pytest.approx(((off**2).sum() + 8.0 * together**2) / 0.49)

@@ -310,7 +310,9 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
         """
         model = self.released_.model
         if model is None:
-            raise InvalidInput(f"a query of {len(request)} columns is not measured, and this release has no fitted table")
+            raise InvalidInput(
+                f"a query of {len(request)} columns is not measured, and this release has no fitted table"
+            )
         warnings.warn(
             f"{len(request)} columns were not measured together: the answer is read off a table fitted to fewer columns, "
             "and only its upper end is known",

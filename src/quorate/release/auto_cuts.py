@@ -283,7 +283,12 @@ def spread_tails(domain: Domain, released: Released, records: int) -> tuple[Colu
     assert released.answers is not None
     guessed, kinds = list[str](), dict(domain.columns.kinds)
     for column, (name, kind) in enumerate(domain.columns.kinds.items()):
-        if type(kind) is not Number or kind.cuts is None or len(kind.cuts) < 2 or (kind.low, kind.spans) != (None, None):
+        if (
+            type(kind) is not Number
+            or kind.cuts is None
+            or len(kind.cuts) < 2
+            or (kind.low, kind.spans) != (None, None)
+        ):
             continue
         cuts = np.array(kind.cuts)
         measured = domain.queries.column_shares(released.answers, column)
@@ -299,7 +304,9 @@ def _spread_line(cuts: Floats, shares: Floats, records: int) -> tuple[list[list[
     """Return the points of each cell of a line, and whether a heavy tail is guessed at either end."""
     above, is_heavy_above = _spread_tail(cuts, shares, records)
     below, is_heavy_below = _spread_tail(-cuts[::-1], shares[::-1], records)
-    spans = [[float(low), float(high)] for low, high in pairwise([2 * cuts[0] - cuts[1], *cuts, 2 * cuts[-1] - cuts[-2]])]
+    spans = [
+        [float(low), float(high)] for low, high in pairwise([2 * cuts[0] - cuts[1], *cuts, 2 * cuts[-1] - cuts[-2]])
+    ]
     if spans[0][0] < 0.0 < cuts[0]:
         spans[0][0] = 0.0  # no cut is below 0, where a fiftieth of the numbers would have one
     for index, points in above.items():

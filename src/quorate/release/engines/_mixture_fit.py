@@ -38,7 +38,9 @@ _START_STEPS, _LADDER_STEPS, _CHECK_STEPS = 150, 60, 50  # of the descent
 _STAGES, _WORTHWHILE = 30, 0.985  # of a descent that is not yet within the noise; what makes one more worth it
 _ARRIVED = 1.5  # of the misfit of one half: above it, the descent of the other was too short
 _CHECKS = 3  # times that cells which stand out get more weight
-_RANK_WEIGHT = 8.0  # of the ranks of two columns, in cells of their table: that they rise together is not penalised away
+_RANK_WEIGHT = (
+    8.0  # of the ranks of two columns, in cells of their table: that they rise together is not penalised away
+)
 _FEWEST_RANKS = 4  # codes of a column: with fewer, ranks are nearly all that there is
 _LEAST_SHARE = 1e-3  # below it a code's logit is not scaled further
 

@@ -143,7 +143,9 @@ class Marginals(Queries):
         if index is None:
             return None
         table = answers[self.offsets[index] : self.offsets[index + 1]].reshape(self.shapes[index])
-        return np.asarray(table.sum(axis=tuple(axis for axis, name in enumerate(self.cliques[index]) if name != column)))
+        return np.asarray(
+            table.sum(axis=tuple(axis for axis, name in enumerate(self.cliques[index]) if name != column))
+        )
 
     def number(self, clique: int, codes: ArrayLike) -> int:
         """Return the number of the query for these codes of a clique's columns."""
