@@ -5,11 +5,11 @@ import math
 import numpy as np
 import pytest
 
-from quorate.auditing.replay import entropy_tape
 from quorate import InvalidInput, QueryRelease, Workload
+from quorate.auditing.replay import entropy_tape
 from quorate.cli import main
-from quorate.models.concepts import Threshold, Thresholds
 from quorate.core.privacy import Budget
+from quorate.models.concepts import Threshold, Thresholds
 from quorate.release import Columns
 from quorate.release.answers import widen_ends
 from quorate.release.engines import ENGINES
@@ -94,7 +94,7 @@ def test_intervals_of_sums_of_cells_hold():
         with entropy_tape(seed):
             released = ENGINES["residual"].run(queries, rows, budget=Budget(epsilon=1.0, delta=1e-6, slack=0.0))
         starts, parts = np.arange(0, 12, 3), (runs.ravel(), np.full(12, NOTHING))
-        low, high = released.ends(queries, np.zeros(4), parts, starts, records=2_000)
+        _, high = released.ends(queries, np.zeros(4), parts, starts, records=2_000)
         sums = np.add.reduceat(released.unbiased[runs.ravel()], starts)
         true = np.add.reduceat(truth[runs.ravel()], starts)
         held, asked = held + int((np.abs(sums - true) <= high - sums).sum()), asked + 4

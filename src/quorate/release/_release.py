@@ -314,7 +314,7 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
                 f"a query of {len(request)} columns is not measured, and this release has no fitted table"
             )
         warnings.warn(
-            f"{len(request)} columns were not measured together: the answer is read off a table fitted to fewer columns, "
+            f"{len(request)} columns were not measured together: the answer is read off a table fitted to fewer, "
             "and only its upper end is known",
             stacklevel=3,
         )

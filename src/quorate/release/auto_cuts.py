@@ -1,6 +1,6 @@
 """Find what marginals need to know of a table with noise, for a part of their budget: cuts, or whole columns.
 
-`AutoCuts` finds the cuts of numbers and dates that are declared without any. Each has a `quorate.tables.cut_tree.CutTree`, whose
+`AutoCuts` finds the cuts of numbers and dates that are declared without any. Each has a tree (`tables.cut_tree`), whose
 cells are refined stage by stage by noisy counts. `AutoColumns` learns the kinds, categories and cuts of all columns of
 a table of which nothing is declared (`quorate.tables.learned`). PROOF.md, step 9.
 """
@@ -32,9 +32,9 @@ from quorate.tables.cells import OTHER
 from quorate.tables.columns import Kind
 from quorate.tables.containers import column_names, is_frame, open_columns, shown_names
 from quorate.tables.cut_tree import STAGES, CutTree, Draw, grow_trees, most_cells
+from quorate.tables.dates import read_moments
 from quorate.tables.files import TableStream
 from quorate.tables.learned import choose_share, entries_of_schema, learn_columns, slack_for_texts
-from quorate.tables.dates import read_moments
 from quorate.tables.values import read_numbers
 
 _FRACTIONS_SHARE = 0.005  # of the budget: detects columns of whole numbers

@@ -98,8 +98,8 @@ class NumberCells:
     With a `unit` the numbers are dates, or dates with times, in units since the beginning of 1970, in UTC.
 
     A cell runs from a cut, included, to the next one, excluded; the first and the last cell of the line are unbounded.
-    Synthetic values end there at `bounds`, where these are known in public; `spans` say for each cell of the line between
-    which points they are spread, as many from each point to the next.
+    Synthetic values end there at `bounds`, where these are known in public; `spans` say for each cell of the line
+    between which points they are spread, as many from each point to the next.
     """
 
     def __init__(

@@ -247,7 +247,7 @@ class CutTree:
         return cuts | {cell.high} if self.is_date or is_end else cuts
 
     def _tail_shares(self, line: "_Line", scale: float) -> list[float]:
-        """Return shares beyond the last of `_QUANTILES`, while noise lets them and numbers grow by much between them."""
+        """Return shares beyond the last of `_QUANTILES`, while the noise allows and numbers grow by much."""
         shares, last = list[float](), _QUANTILES[-1]
         while len(shares) < _TAIL_CUTS and not self.is_date:
             share, cut = (1.0 + last) / 2.0, line.cut_near(last)

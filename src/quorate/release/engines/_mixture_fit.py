@@ -83,7 +83,7 @@ class Misfit:
         self._ranks, self._rank_weight = self._rank_pairs(noisy)
 
     def _rank_pairs(self, noisy: NoisyTables) -> tuple[Floats, Floats]:
-        """Return the ranks of the codes of each column, as a vector of length 1, and the weights of pairs of columns."""
+        """Return the ranks of the codes of each column, as a vector of length 1, and the weight of each pair."""
         sums = np.maximum(self.two.sum(axis=0) + self.two.sum(axis=1) + self.one, 0.0)
         ranks, weight = np.zeros((self.codes, len(self.sizes))), np.zeros((len(self.sizes),) * 2)
         for column, block in enumerate(self.blocks):

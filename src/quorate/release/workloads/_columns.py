@@ -32,10 +32,10 @@ _MOST_BYTES = 2**32  # of the codes of one table
 class Columns:
     """Columns in an order, each a `Number` or `Date` with cuts or a `Category`.
 
-    A release of marginals finds the cuts of a `Number` or `Date` without cuts, for a part of its budget. Each column has a last
-    cell for all other values, unless it is `closed`. `constraints` exclude records: a mapping from columns to cells
-    that no record has together, or a condition that every record satisfies. Synthetic records satisfy them. `reading`
-    has the rules that parse text as numbers, dates and missing values.
+    A release of marginals finds the cuts of a `Number` or `Date` without cuts. Each column has a last cell for all
+    other values, unless it is `closed`. `constraints` exclude records: a mapping from columns to cells that no record
+    has together, or a condition that every record satisfies. Synthetic records satisfy them. `reading` has the rules
+    that parse text as numbers, dates and missing values.
 
     >>> columns = Columns({"sex": Category(["f", "m"]), "age": Number(cuts=[18, 65])})
     >>> columns.encode({"age": [30, "?"], "sex": ["m", "x"]}).codes.tolist()

@@ -161,9 +161,9 @@ def target_column(domain: Domain, target: str) -> int:
 def _weight_of_target(queries: Marginals, target: int) -> float:
     """Return the weight of marginals with a target, so that they get about a third as much as all others together.
 
-    The error of a marginal grows as its cells times its deviation d, at a cost of 1 / d**2: the least sum has deviations
-    that go as (weight * cells)**(-1/3). Those of two kinds cost the same in all if the weight of the first is `even`.
-    With more for the target, columns that rise together come apart in synthetic records.
+    The error of a marginal grows as its cells times its deviation d, at a cost of 1 / d**2: the least sum has
+    deviations that go as (weight * cells)**(-1/3). With the weight `even` those of two kinds
+    cost the same in all. With more for the target, columns that rise together come apart in synthetic records.
     """
     cells = np.array([float(np.prod(shape)) for shape in queries.shapes])
     beside = np.array([target in clique for clique in queries.cliques])
