@@ -62,7 +62,7 @@ def split_requests(domain: Domain, requests: Any) -> tuple[Any, dict[int, Any]]:
 
 
 def widen_ends(low: Floats, high: Floats, times: float) -> tuple[Floats, Floats]:
-    """Return ends that miss `times` less often than those of a 95% interval do: ../PROOF.md, step 5.
+    """Return ends that miss `times` less often than those of a 95% interval do: PROOF.md, step 5.
 
     An interval is at least as wide as its noise: half of its width more on each side covers any point inside of it.
     """
