@@ -412,8 +412,15 @@ SCRIPTED = {
 }
 
 
-@pytest.mark.parametrize("grouped", [False, True])
-@pytest.mark.parametrize("name", SCRIPTED)
+# Persons are added up in one place for all kinds of models: the long suite has the other half.
+OF_PEOPLE = ("two classes", "two classes, pairs", "many classes, declared", "several labels", "counts")
+
+
+@pytest.mark.parametrize(
+    ("name", "grouped"),
+    [(name, False) for name in SCRIPTED]
+    + [pytest.param(name, True, marks=[] if name in OF_PEOPLE else [pytest.mark.long]) for name in SCRIPTED],
+)
 def test_what_is_fitted_depends_on_the_released_vectors_alone(monkeypatch, name, grouped):
     """Proof, step 4: with the same vectors released, unrelated private data give the same model, bit by bit."""
     make, with_public, draw = SCRIPTED[name]
