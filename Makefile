@@ -80,8 +80,8 @@ audit: $(READY)  ## every claim attacked a million times, planted bugs caught, t
 	cd tests && ../$(BIN)/python -m planted
 	HYPOTHESIS_PROFILE=search $(TESTS) -m 'long or hypothesis'
 
-mutate: $(READY)  ## lines that proofs cite are changed one at a time, and what nothing notices is listed; many hours
-	$(BIN)/python tests/mutate.py
+mutate: $(READY)  ## sixty lines that proofs cite are changed, one at a time: what does nothing notice? ALL=1: all of them
+	$(BIN)/python tests/mutate.py $(if $(ALL),--all)
 
 crash: $(READY)  ## servers killed a thousand times, system calls, many clients on several workers; both stores
 	$(BIN)/python -m pytest -rP -m crash tests/crash

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from quorate.auditing._canaries import gaussian_curve, plain_curve, tail_bound
 from quorate.cli.audit import audit
 from quorate.core.errors import InvalidInput
 from quorate.core.mechanisms import base
+from quorate.core.mechanisms.noisy_vector import largest_length
 
 pytestmark = pytest.mark.attack
 
@@ -87,3 +89,45 @@ def test_the_command_prints_one_fit(capsys):
         audit("quorum", canaries=1000)
     with pytest.raises(InvalidInput, match="a part of the guesses"):
         tail_bound(3, guesses=2, canaries=4, curve=gaussian_curve(1.0))
+
+
+def right_guesses_needed(epsilon, *, guesses, canaries):
+    """Return the fewest right guesses that contradict a Gaussian claim at the 5% level."""
+    length = largest_length(epsilon=epsilon, delta=1e-6, entries=1)
+    settings = {"guesses": guesses, "canaries": canaries, "curve": gaussian_curve(length)}
+    return next(count for count in range(guesses // 2, guesses + 1) if tail_bound(count, **settings) <= 0.05)
+
+
+def largest_rate(epsilon, coefficients, *, guesses, canaries):
+    """Return the largest mean rate of right guesses that one noisy sum of half the noise leaves any attack."""
+    length = largest_length(epsilon=epsilon, delta=1e-6, entries=1)
+    told = coefficients / 2 * np.log2(1 + canaries * length**2 / coefficients)
+    rates = np.linspace(0.5, 1 - 1e-9, 100_001)
+    entropy = -rates * np.log2(rates) - (1 - rates) * np.log2(1 - rates)
+    return float(rates[guesses * (1 - entropy) <= told].max())
+
+
+def test_the_guide_says_what_the_best_attack_on_a_linear_model_can_show():
+    guide, sizes = (
+        (Path(__file__).parents[2] / "docs" / "howto" / "audit.md").read_text(),
+        {"guesses": 300, "canaries": 1000},
+    )
+    for epsilon in (1, 2, 4, 8):
+        rates = [right_guesses_needed(float(epsilon), **sizes) / 300]
+        rates += [largest_rate(float(epsilon), coefficients, **sizes) for coefficients in (10, 30, 100, 300)]
+        assert f"| {epsilon} | {' | '.join(f'{rate:.1%}' for rate in rates)} |" in guide
+
+
+def test_no_linear_attack_beats_what_the_sum_can_tell():
+    """The attack knows all vectors, and takes the mean of each coin given the sum: the best that is linear."""
+    draw, epsilon, coefficients, canaries = np.random.default_rng(0), 4.0, 30, 1000
+    length, right = largest_length(epsilon=epsilon, delta=1e-6, entries=1), []
+    for _ in range(5):
+        vectors = draw.normal(size=(canaries, coefficients))
+        vectors *= length / np.linalg.norm(vectors, axis=1, keepdims=True)
+        coins = draw.choice([-1, 1], canaries)
+        released = coins @ vectors + draw.normal(size=coefficients)
+        scores = vectors @ np.linalg.solve(vectors.T @ vectors + np.eye(coefficients), released)
+        chosen = np.argsort(-np.abs(scores))[:300]
+        right.append(float((np.sign(scores[chosen]) == coins[chosen]).mean()))
+    assert 0.6 < np.mean(right) < largest_rate(epsilon, coefficients, guesses=300, canaries=canaries)

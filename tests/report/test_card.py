@@ -1,6 +1,7 @@
 """The deployment card: every field of the registry, every question answered, and nothing that an owner can break."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -14,16 +15,50 @@ from quorate.report.card import NOT_COVERED, QUESTIONS, Card
 X = np.random.default_rng(0).normal(size=(6000, 1))
 OWNER = {name: f"the answer to {name}" for name in QUESTIONS}
 ODD = 'A: <script>alert(1)</script>\n# {{ title }} "quoted" é'
-FIELDS = {  # of the registry of deployments, as we read them
-    "basic": "name data_curators description intended_use data_product_type data_product_region data_product_sector "
-    "publication_date",
+FIELDS = {  # of the registry of deployments (its schema of July 2026), as we read them; it has no others
+    "basic": "name data_curators intended_use data_product_type data_product_region description publication_date "
+    "data_product_sector",
     "dp_variant": "variant_name data_domain unprotected_quantities",
     "privacy_loss": "privacy_unit privacy_unit_details privacy_parameters privacy_parameters_details",
     "deployment_model": "model_name model_name_details actors release_type release_type_details data_source_type "
     "data_source_type_details access_type access_type_details",
-    "implementation": "preprocessing_and_hyperparameter_tuning mechanisms composition post_processing justification",
-    "administrative": "status registry_authors",
+    "accounting": "post_processing composition",
+    "implementation": "preprocessing_and_hyperparameter_tuning mechanisms justification",
+    "administrative": "notes registry_authors",
 }
+REQUIRED = {"name", "data_curators", "description", "intended_use", "data_product_type", "data_product_region"}
+ALLOWED = {  # by the registry, where it lists values
+    "data_product_type": ["Summary statistics", "Machine learning model", "Dataset", "Synthetic data"],
+    "data_product_sector": ["Technology", "Healthcare", "Education", "Government", "Energy", "Finance"],
+    "variant_name": ["Pure DP", "Approximate DP", "Zero-concentrated DP", "Renyi DP", "Custom"],
+    "model_name": ["Local", "Central", "Shuffle", "Federated"],
+    "release_type": ["One release", "Many releases"],
+    "data_source_type": ["Static", "Dynamic"],
+    "access_type": ["Interactive", "Non-interactive"],
+}
+
+
+def check_registry(text):
+    """Refuse an entry that the registry would refuse: another field, value, type or form of a date."""
+    entry = yaml.safe_load(text)
+    assert [*entry] == ["url_slug", "status", "tier", "deployment"]
+    assert (entry["status"], entry["tier"] in (1, 2, 3)) == ("Draft", True)
+    assert re.fullmatch(r"\w+(-\w+)*", entry["url_slug"])
+    assert {*entry["deployment"]["basic"]} >= {*REQUIRED, "publication_date"}
+    for part, fields in entry["deployment"].items():
+        for name, value in fields.items():
+            assert name in FIELDS[part].split()
+            if name in ("data_curators", "registry_authors"):
+                assert value
+                assert all(isinstance(one, str) for one in value)
+            elif name == "privacy_parameters":
+                assert {*value} <= {"epsilon", "delta", "rho"}
+                assert all(isinstance(number, int | float) for number in value.values())
+            else:
+                assert isinstance(value, str)
+                assert value in ALLOWED.get(name, [value])
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", entry["deployment"]["basic"]["publication_date"])
+    return entry["deployment"]
 
 
 @pytest.fixture(scope="module")
@@ -40,8 +75,8 @@ def folders(tmp_path_factory):
 
 @pytest.mark.parametrize("access", ["published", "private"])
 def test_the_entry_has_every_field_of_the_registry(access, folders):
-    card = Card.read(folders / access, OWNER, verdict="verified")
-    entry = yaml.safe_load(card.to_yaml())["deployment"]
+    card = Card.read(folders / access, OWNER | {"sector": "healthcare"}, verdict="verified")
+    entry = check_registry(card.to_yaml())
     assert {part: " ".join(fields) for part, fields in entry.items()} == FIELDS
     assert entry == card.registry_entry()["deployment"]
     loss, unit = entry["privacy_loss"]["privacy_parameters"], entry["privacy_loss"]["privacy_unit"]
@@ -56,7 +91,9 @@ def test_the_entry_has_every_field_of_the_registry(access, folders):
 def test_no_answer_of_the_owner_changes_the_form_of_a_file(folders):
     owner = dict.fromkeys(QUESTIONS, ODD)
     card = Card.read(folders / "published", owner, verdict="verified")
-    assert yaml.safe_load(card.to_yaml())["deployment"]["basic"]["name"] == ODD
+    entry = check_registry(card.to_yaml())
+    assert entry["basic"]["name"] == ODD
+    assert "data_product_sector" not in entry["basic"]  # which the registry does not know
     assert json.loads(card.to_json())["owner"] == owner
     assert "<script>" not in card.to_html() + card.to_markdown()
     assert card.to_markdown().count("\n#") == len(card.sections())

@@ -11,8 +11,8 @@ wrong (1), or "not verified: ..." for a claim that it cannot recompute (3).
     ledger    every entry carries the keyed hash of itself and of the entry before it; the charges add up to the stored
               account, never exceed it, and are at least what the stored answers cost; it has come as far as its mark
 
-Taken as given: that the claim lists every release, that the program drew what it says, and that one unit moves each
-release by no more than its sensitivity. A ledger proves this much to the holder of its key.
+Given: that the claim lists every release, that the program drew what it says, and that one unit moves each release by
+no more than its sensitivity. A ledger proves this much to the holder of its key.
 
 Notation: a is a Renyi order above 1, s the scale of discrete Gaussian noise, P(x) proportional to exp(-x^2 / (2 s^2)),
 D the Renyi divergence at order a between the laws on two data sets that differ in one unit.
@@ -26,24 +26,26 @@ import math
 import re
 import sqlite3
 import sys
+from collections import Counter
+from collections.abc import Callable
 from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-BITS, ONE = 256, 1 << 256  # of a fixed-point number after the binary point, and the number 1
+BITS, ONE = 192, 1 << 192  # of a fixed-point number after the binary point, and the number 1
 SPARE = 1 << 20  # units in the last place, above the rounding of any series here
+RARE = ONE >> 180  # a probability below which outcomes are bounded together
 RENYI_QUANTA, SLACK_QUANTA = 2**40, 2**100  # in one unit of divergence, and in a probability of one
 WORD = 2**64  # the unit of the levels of a table
 LARGEST_EXPONENT, MOST_WORK = 20_000, 1_000_000  # of logarithms, exponentials and weights: some 15 seconds
 NO_QUORUM = -1  # the label of a query without a quorum
 OWN_CALLER = "online"  # whose rows in a ledger are state of the model and no answers
-MECHANISMS = "Noisy(Max|Shares|Cutoff|Sum)|SoftMajority|SharpMajority|Quorum|Dissent|PureStable|AboveThreshold"
 DAMAGE = (OSError, LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RuntimeError, sqlite3.Error)
 Fields = dict[str, Any]
 Order = Fraction | None  # None: infinity
 Pair = tuple[Fraction, Fraction]  # epsilon and delta
-Costs = dict[str, tuple["Interval", "Interval"]]  # by event: divergence, and the probability of its tail event
+Costs = dict[str, "Interval"]  # the divergence of each event that is charged
 work_left = [MOST_WORK]
 
 
@@ -129,7 +131,7 @@ def log(value: "Interval | Fraction | int") -> Interval:
 
 
 def exp_point(value: int) -> int:
-    """Return exp(value / ONE), of relative error below 2**-230: by powers of two, and a series squared eight times."""
+    """Return exp(value / ONE), of relative error below 2**-170: by powers of two, and a series squared eight times."""
     shift, rest = divmod(value, LN2)
     if shift > LARGEST_EXPONENT:
         raise NotVerified("an exponent is too large")
@@ -147,11 +149,11 @@ def exp(value: "Interval | Fraction | int") -> Interval:
     count_work()
     value = interval(value)
     low, high = exp_point(value.low), exp_point(value.high)
-    return Interval(max(low - (low >> 230) - 1, 0), high + (high >> 230) + 1)
+    return Interval(max(low - (low >> 170) - 1, 0), high + (high >> 170) + 1)
 
 
-LN2 = 0xB17217F7D1CF79ABC9E3B39803F2F6AF40F343267298B62D8A0D175B8BAAFA2B  # of ONE, rounded down
-PI = Interval(*(0x3243F6A8885A308D313198A2E03707344A4093822299F31D0082EFA98EC4E6C89 + end for end in (0, 1)))
+LN2 = 0xB17217F7D1CF79ABC9E3B39803F2F6AF40F343267298B62D  # of ONE, rounded down
+PI = Interval(*(0x3243F6A8885A308D313198A2E03707344A4093822299F31D0 + end for end in (0, 1)))
 NOTHING = Interval(0, 0)
 
 
@@ -160,26 +162,32 @@ def epsilon_of(divergence: Interval, order: Fraction, delta: Fraction) -> Interv
     return divergence + log(1 - 1 / order) - log(order * delta) / (order - 1)
 
 
-def gaussian_cost(order: Any, square: int, scale: Fraction) -> Interval:
+def largest(costs: list[Interval]) -> Interval:
+    """Return the interval with the largest upper end, at least 0."""
+    return max([NOTHING, *costs], key=Interval.top)
+
+
+def gaussian_cost(order: Order, square: int, scale: Fraction) -> Interval:
     """Return D for discrete Gaussian noise and a shift by integers of this squared length: a S / (2 s^2)."""
-    return interval(Fraction(order) * square / (2 * scale * scale))
+    if order is None or square < 1:
+        raise Wrong("Gaussian noise needs a finite order, and a release that a unit moves")
+    return interval(order * square / (2 * scale * scale))
 
 
 def divergence(order: Order, one: tuple[Interval, ...], two: tuple[Interval, ...]) -> Interval:
     """Return D of two laws on the same outcomes, given as the logarithms of their probabilities."""
     if order is None:
-        return max([p - q for p, q in zip(one, two, strict=True)], key=Interval.top)
+        return largest([p - q for p, q in zip(one, two, strict=True)])
     terms = [exp(p * order - q * (order - 1)) for p, q in zip(one, two, strict=True)]
     return log(sum(terms, NOTHING)) / (order - 1)
 
 
 def exponential_cost(order: Order, epsilon: Fraction) -> Interval:
     """Return D where log ratios span at most epsilon: a eps^2 / 8, and no more than randomised response."""
-    if order is None:
-        return interval(epsilon)
     likely = NOTHING - log(exp(-epsilon) + 1)
-    response = divergence(order, (likely, likely - epsilon), (likely - epsilon, likely))
-    return min(interval(order * epsilon * epsilon / 8), response, key=Interval.top)
+    response = (likely, likely - epsilon)
+    pure = interval(epsilon) if order is None else divergence(order, response, response[::-1])
+    return pure if order is None else min(interval(order * epsilon * epsilon / 8), pure, key=Interval.top)
 
 
 def gaussian_weights(scale: Fraction, radius: int) -> tuple[list[Interval], Interval]:
@@ -205,84 +213,6 @@ def gaussian_tail(scale: Fraction, margin: int) -> Interval:
     return (total + Interval(0, (weight / (interval(1) - ratio)).high)) / (root(PI * 2) * scale)
 
 
-def convolved(weights: list[int]) -> list[int]:
-    """Return the convolution of a list with itself, by one product of long integers."""
-    width = (2 * max(weights).bit_length() + len(weights).bit_length()) // 8 + 1
-    packed = int.from_bytes(b"".join(weight.to_bytes(width, "little") for weight in weights), "little")
-    content = (packed * packed).to_bytes(2 * width * len(weights), "little")
-    return [int.from_bytes(content[width * i : width * (i + 1)], "little") for i in range(2 * len(weights) - 1)]
-
-
-def two_winner_cost(order: Fraction, scale: Fraction) -> Interval:
-    """Return D of the name of the larger of two noisy counts, where one ballot moves both counts by 1.
-
-    With T the difference of two noises, the winner is a coin of probability S(t) = P(T >= t) on one data set and of
-    S(t + 2) on the other, or the other way round. T is symmetric, so that 1 - S(t) = S(1 - t), and one direction at t
-    is the other at -1 - t: it is enough to look at (S(t), S(t + 2)) for every t.
-    """
-    radius = math.ceil(17 * scale) + 2
-    half, rest = gaussian_weights(scale, radius)
-    law, outside = half[:0:-1] + half, 2 * rest.high
-    low_mass, high_mass = sum(w.low for w in law), sum(w.high for w in law) + outside
-    pairs = zip(convolved([w.low for w in law]), convolved([w.high for w in law]), strict=True)
-    survival, low, high = [], 0, 2 * outside * high_mass  # what the table leaves out of one noise or of both
-    for more_low, more_high in reversed(list(pairs)):
-        low, high = low + more_low, high + more_high
-        survival.append(Interval((low << BITS) // high_mass**2, min(-((-high << BITS) // low_mass**2), ONE)))
-    survival.reverse()  # S(t) for t from -2 radius to 2 radius
-    rare = ONE >> 140
-    logs, last = [log(s) if s.low > rare else None for s in survival], len(survival) - 1
-    worst = far_cost(order, scale, Interval(0, 2 * rare))
-    for i in range(1, last - 1):
-        p, q, p_not, q_not = logs[i], logs[i + 2], logs[last - i + 1], logs[last - i - 1]
-        if p and q and p_not and q_not:
-            worst = max(worst, divergence(order, (p, p_not), (q, q_not)), key=Interval.top)
-    return worst
-
-
-def far_cost(order: Fraction, scale: Fraction, mass: Interval) -> Interval:
-    """Return a bound on D where one of two outcomes has at most this mass on one of both data sets.
-
-    On the other it then has at most b = exp(1 / s^2) mass^(1/2) (Cauchy and Schwarz). The common outcome adds at most
-    (1 - b)^(1 - a) to the moment, and the rare one exp(a (a m - 1) / s^2) b^(1 - 1/m) for each m > 1 (Hoelder), since
-    E_Q[(P/Q)^c] is at most exp(c (c - 1) / s^2) for two counts that each move by 1.
-    """
-    rare = exp(1 / (scale * scale)) * root(mass)
-    exponents = [(m, order * (order * m - 1) / (scale * scale)) for m in map(Fraction, ("1.2", "2", "5", "20"))]
-    most = log(Interval(rare.high, rare.high))
-    terms = [exp(most * (1 - 1 / m) + exponent) for m, exponent in exponents if exponent < LARGEST_EXPONENT // 2]
-    if not terms:
-        raise NotVerified("the far tail of a noisy maximum is not bounded at this order")
-    return log(exp(log(interval(1) - rare) * (1 - order)) + min(terms, key=Interval.top)) / (order - 1)
-
-
-def log_coins(levels: list[int]) -> list[Any]:
-    """Return log p and log(1 - p) for levels p in units of 2**-64; None for the logarithm of 0."""
-    if max(levels) > WORD:
-        raise Wrong("a level of a table is above 1")
-    return [tuple(log(Fraction(part, WORD)) if part > 0 else None for part in (one, WORD - one)) for one in levels]
-
-
-def sharp_cost(order: Order, teachers: int, table: list[int]) -> Interval:
-    """Return D of one answer by a table of the probabilities of the wrong label, by lead: the worst single ballot."""
-    if teachers % 2 == 0 and 2 * table[0] != WORD:
-        raise Wrong("the table of a majority must start at one half where a tie is possible")
-    coins = log_coins(table if teachers % 2 == 0 else [WORD - table[0], *table])
-    steps = [pair for step in itertools.pairwise(coins) for pair in (step, step[::-1])]
-    return max(NOTHING, *(divergence(order, *pair) for pair in steps), key=Interval.top)
-
-
-def no_quorum_cost(order: Order, table: list[int]) -> Interval:
-    """Return (log(p^a q^(1-a)) - log(1 - (1-p)^a (1-q)^(1-a))) / (a - 1) for the worst consecutive levels p and q."""
-    if order is None or table[0] != WORD or table[-1] < 1:
-        raise Wrong("a table of no-quorums must fall from 1 to a positive level, and needs a finite order")
-    coins, worst = log_coins(table), NOTHING
-    for (p, p_not), (q, q_not) in itertools.pairwise(coins):
-        answers = NOTHING if p_not is None else exp(p_not * order - q_not * (order - 1))
-        worst = max(worst, p * order - q * (order - 1) - log(interval(1) - answers), key=Interval.top)
-    return worst / (order - 1)
-
-
 def integers(value: Any, *, least: int = 0) -> list[int]:
     """Return a list of integers, none of which is below the least."""
     if not isinstance(value, list) or not value or any(type(part) is not int or part < least for part in value):
@@ -300,36 +230,138 @@ def positive(value: Any) -> Fraction:
     return Fraction(*integers(value, least=1))
 
 
-def mechanism_costs(mechanism: Fields, order: Order) -> Costs:
-    """Return, for each event that a mechanism charges, its divergence and the probability of its tail event."""
-    name = mechanism["name"]
-    if name in ("Quorum", "Dissent", "AboveThreshold"):
-        scale, margin = positive(mechanism["threshold_scale"]), integer(mechanism["margin"], least=-(2**62))
-        opening = gaussian_cost(order, 1, scale), gaussian_tail(scale, margin) if name == "Quorum" else NOTHING
-        return {"opening": opening, "no quorum": (no_quorum_cost(order, integers(mechanism["table"])), NOTHING)}
-    if name == "NoisyCutoff":  # hides one no-quorum from the end of a phase by geometric noise
-        loss = log(1 / Fraction(integer(mechanism["ratio"], least=1), WORD))
-        if (loss + Fraction(1, 2**40)).top() < positive(mechanism["epsilon"]):
-            raise Wrong("the ratio of the cutoff is not that of its epsilon")
-        return {"phase": (loss, exp(loss * -integer(mechanism["spread"], least=1)))}
-    if name in ("NoisyMax", "NoisyShares"):
-        scale, classes = positive(mechanism["scale"]), integer(mechanism["classes"], least=2)
-        cost = gaussian_cost(order, 1 if name == "NoisyShares" and classes == 2 else 2, scale)
-        if name == "NoisyMax" and classes > 2:
-            raise NotVerified("the law of the noisy maximum of more than two counts is not recomputed here")
-        if name == "NoisyMax" and order is not None and scale >= Fraction(1, 4):
-            cost = min(cost, two_winner_cost(order, scale), key=Interval.top)
-    elif name == "SoftMajority":
-        cost = exponential_cost(order, positive(mechanism["epsilon_per_query"]))
-    elif name == "SharpMajority":
-        cost = sharp_cost(order, integer(mechanism["teachers"]), integers(mechanism["table"]))
-    elif name == "PureStable" and order is None:
-        cost = stable_law(mechanism)[1]
-    elif name == "NoisySum":
-        cost = gaussian_cost(order, integer(mechanism["sensitivity"], least=1) ** 2, positive(mechanism["scale"]))
-    else:
-        raise NotVerified(f"the cost of {name} is not recomputed here")
-    return {"measurement" if name == "NoisySum" else "query": (cost, NOTHING)}
+def convolved(weights: list[int]) -> list[int]:
+    """Return the convolution of a list with itself, by one product of long integers."""
+    width = (2 * max(weights).bit_length() + len(weights).bit_length()) // 8 + 1
+    packed = int.from_bytes(b"".join(weight.to_bytes(width, "little") for weight in weights), "little")
+    content = (packed * packed).to_bytes(2 * width * len(weights), "little")
+    return [int.from_bytes(content[width * i : width * (i + 1)], "little") for i in range(2 * len(weights) - 1)]
+
+
+def lead_survival(scale: Fraction) -> list[Interval]:
+    """Return P(T >= t) for the difference T of two noises, and t from -2 r to 2 r for a radius r of 17 scales."""
+    half, rest = gaussian_weights(scale, math.ceil(17 * scale) + 2)
+    law, outside = half[:0:-1] + half, 2 * rest.high
+    low_mass, high_mass = sum(w.low for w in law), sum(w.high for w in law) + outside
+    pairs = zip(convolved([w.low for w in law]), convolved([w.high for w in law]), strict=True)
+    survival, low, high = [], 0, 2 * outside * high_mass  # what the table leaves out of one noise or of both
+    for more_low, more_high in reversed(list(pairs)):
+        low, high = low + more_low, high + more_high
+        survival.append(Interval((low << BITS) // high_mass**2, min(-((-high << BITS) // low_mass**2), ONE)))
+    return survival[::-1]
+
+
+def two_winner_cost(order: Fraction, scale: Fraction) -> Interval:
+    """Return D of the name of the larger of two noisy counts, where one ballot moves both counts by 1.
+
+    With T the difference of two noises, the winner is a coin of probability S(t) = P(T >= t) on one data set and of
+    S(t + 2) on the other, or the other way round. T is symmetric, so that 1 - S(t) = S(1 - t), and one direction at t
+    is the other at -1 - t: it is enough to look at (S(t), S(t + 2)) for every t.
+    """
+    logs = [log(survival) if survival.low > RARE else None for survival in lead_survival(scale)]
+    last, costs = len(logs) - 1, [rare_cost(order, 2 / (scale * scale))]
+    for i in range(1, last - 1):
+        p, q, p_not, q_not = logs[i], logs[i + 2], logs[last - i + 1], logs[last - i - 1]
+        if p and q and p_not and q_not:
+            costs.append(divergence(order, (p, p_not), (q, q_not)))
+    return largest(costs)
+
+
+def rare_cost(order: Fraction, square: Fraction) -> Interval:
+    """Return a bound on D where one of two outcomes is rare on one of both data sets.
+
+    S is the squared length of the shift over the variance of Gaussian noise. On the other data set the outcome then has
+    at most b = exp(S / 2) mass^(1/2) (Cauchy and Schwarz). The common outcome adds up to (1 - b)^(1 - a) to the moment,
+    the rare one exp(a (a m - 1) S / 2) b^(1 - 1/m) for m = 2 and 4 (Hoelder), as E_Q[(P/Q)^c] <= exp(c (c - 1) S / 2).
+    """
+    rare = exp(square / 2) * root(Interval(0, 2 * RARE))
+    powers = [(2, root(rare)), (4, root(rare) * root(root(rare)))]
+    terms = [exp(order * (m * order - 1) * square / 2) * power for m, power in powers]
+    if rare.high >= ONE:
+        raise NotVerified("the far tail of Gaussian noise is not bounded at this order")
+    return log(exp(log(interval(1) - rare) * (1 - order)) + min(terms, key=Interval.top)) / (order - 1)
+
+
+def winner_cost(order: Any, scale: Fraction, classes: int) -> Interval:
+    """Return D of the winner of noisy counts: no more than that of the counts."""
+    if classes > 2:
+        raise NotVerified("the law of the noisy maximum of more than two counts is not recomputed here")
+    plain = gaussian_cost(order, 2, scale)
+    return plain if scale < Fraction(1, 4) else min(plain, two_winner_cost(order, scale), key=Interval.top)
+
+
+def passing_coins(numbers: Fields) -> list[Any]:
+    """Return log P(u + noise > threshold) and log of 1 minus that, for all values u of the largest count."""
+    scale, teachers = positive(numbers["test_scale"]), integer(numbers["teachers"], least=1)
+    weights, rest = gaussian_weights(scale, math.ceil(19 * scale) + 2)
+    tails = list(itertools.accumulate(reversed(weights[1:]), Interval.__add__, initial=rest))[::-1]  # from k + 1 on
+    total = tails[0] * 2 + 1
+    coins: list[Any] = []
+    for largest_count in range(-(-teachers // integer(numbers["classes"], least=2)), teachers + 1):
+        needed = integer(numbers["threshold"], least=-(2**62)) + 1 - largest_count
+        tail = tails[min(max(needed, 1 - needed), len(tails)) - 1] / total
+        pair = [log(part) if part.low > RARE else None for part in (tail, interval(1) - tail)]
+        coins.append(pair if needed >= 1 else pair[::-1])
+    return coins
+
+
+def confident_max_costs(numbers: Fields, order: Any) -> Costs:
+    """Return the cost of a test of the largest count, and of the winner that is drawn where it passes.
+
+    The test is a coin for each value of the largest count, which one ballot moves by at most 1; the winner's moment is
+    at most W. Charged together, the moment is (1-t)^a (1-t')^(1-a) + t^a t'^(1-a) W.
+    """
+    winner = winner_cost(order, positive(numbers["winner_scale"]), integer(numbers["classes"], least=2))
+    joint = winner if numbers["charge"] == "joint" else NOTHING
+    coins, costs = passing_coins(numbers), [joint + rare_cost(order, 1 / positive(numbers["test_scale"]) ** 2)]
+    won = joint * (order - 1) / order  # so that W counts once in t^a
+    for (t, t_not), (u, u_not) in [*zip(coins, coins, strict=True), *itertools.pairwise(coins)]:
+        if t and t_not and u and u_not:
+            costs.append(divergence(order, (t + won, t_not), (u, u_not)))
+            costs.append(divergence(order, (u + won, u_not), (t, t_not)))
+    query = {"query": largest(costs)}
+    return query if numbers["charge"] == "joint" else {**query, "answer": winner}
+
+
+def log_coins(levels: list[int]) -> list[Any]:
+    """Return log p and log(1 - p) for levels p in units of 2**-64; None for the logarithm of 0."""
+    if max(levels) > WORD:
+        raise Wrong("a level of a table is above 1")
+    return [tuple(log(Fraction(part, WORD)) if part > 0 else None for part in (one, WORD - one)) for one in levels]
+
+
+def sharp_cost(order: Order, teachers: int, table: list[int]) -> Interval:
+    """Return D of one answer by a table of the probabilities of the wrong label, by lead: the worst single ballot."""
+    if teachers % 2 == 0 and 2 * table[0] != WORD:
+        raise Wrong("the table of a majority must start at one half where a tie is possible")
+    coins = log_coins(table if teachers % 2 == 0 else [WORD - table[0], *table])
+    steps = [pair for step in itertools.pairwise(coins) for pair in (step, step[::-1])]
+    return largest([divergence(order, *pair) for pair in steps])
+
+
+def no_quorum_cost(order: Order, table: list[int]) -> Interval:
+    """Return (log(p^a q^(1-a)) - log(1 - (1-p)^a (1-q)^(1-a))) / (a - 1) for the worst consecutive levels p and q."""
+    if order is None or table[0] != WORD or table[-1] < 1:
+        raise Wrong("a table of no-quorums must fall from 1 to a positive level, and needs a finite order")
+    costs = []
+    for (p, p_not), (q, q_not) in itertools.pairwise(log_coins(table)):
+        answers = NOTHING if p_not is None else exp(p_not * order - q_not * (order - 1))
+        costs.append(p * order - q * (order - 1) - log(interval(1) - answers))
+    return largest(costs) / (order - 1)
+
+
+def run_costs(numbers: Fields, order: Order) -> Costs:
+    """Return the costs of a run by a table: the noise of its threshold once, and each no-quorum."""
+    opening = gaussian_cost(order, 1, positive(numbers["threshold_scale"]))
+    return {"opening": opening, "no quorum": no_quorum_cost(order, integers(numbers["table"]))}
+
+
+def cutoff_loss(numbers: Fields) -> Interval:
+    """Return the cost of hiding one no-quorum from the end of a phase, by geometric noise."""
+    loss = log(1 / Fraction(integer(numbers["ratio"], least=1), WORD))
+    if (loss + Fraction(1, 2**40)).top() < positive(numbers["epsilon"]):
+        raise Wrong("the ratio of the cutoff is not that of its epsilon")
+    return loss
 
 
 def stable_law(numbers: Fields) -> tuple[Interval, Interval]:
@@ -344,8 +376,27 @@ def stable_law(numbers: Fields) -> tuple[Interval, Interval]:
     if 2 * turned > 1:
         raise Wrong("a label is turned at most half of the time")
     odds, moved = (1 - 2 * turned) / turned, interval(1) - interval(2) / (exp(epsilon / 2) + 1)
-    moved, parts = moved * (1 - share) + share, max(interval(epsilon), log(1 + odds * share), key=Interval.top)
+    moved, parts = moved * (1 - share) + share, largest([interval(epsilon), log(1 + odds * share)])
     return moved, min(log(moved * odds + 1), parts, key=Interval.top)
+
+
+MECHANISMS: dict[str, Callable[[Fields, Order], Costs]] = {  # for each event that is charged: what it costs
+    "NoisyMax": lambda m, a: {"query": winner_cost(a, positive(m["scale"]), integer(m["classes"], least=2))},
+    "NoisyShares": lambda m, a: {"query": gaussian_cost(a, 1 if m["classes"] == 2 else 2, positive(m["scale"]))},
+    "NoisySum": lambda m, a: {"measurement": gaussian_cost(a, integer(m["sensitivity"]) ** 2, positive(m["scale"]))},
+    "SoftMajority": lambda m, a: {"query": exponential_cost(a, positive(m["epsilon_per_query"]))},
+    "SharpMajority": lambda m, a: {"query": sharp_cost(a, integer(m["teachers"]), integers(m["table"]))},
+    "PureStable": lambda m, a: {"query": stable_law(m)[1]},
+    "NoisyCutoff": lambda m, a: {"phase": cutoff_loss(m)},
+    "ConfidentMax": confident_max_costs,
+    "Quorum": run_costs,
+    "Dissent": run_costs,
+    "AboveThreshold": run_costs,
+}
+TAILS: dict[tuple[str, str], Callable[[Fields], Interval]] = {  # the probability of the tail event, where there is one
+    ("Quorum", "opening"): lambda m: gaussian_tail(positive(m["threshold_scale"]), integer(m["margin"], least=-WORD)),
+    ("NoisyCutoff", "phase"): lambda m: exp(cutoff_loss(m) * -integer(m["spread"], least=1)),
+}
 
 
 def stated(part: Fields) -> Pair:
@@ -358,16 +409,25 @@ def stated(part: Fields) -> Pair:
 
 def check_part(part: Fields, seen: list[Fields]) -> Pair:
     """Return the epsilon and delta of a part of a claim once it is seen to keep them, or raise what is wrong."""
-    rules: Fields = {rule.__name__: rule for rule in (releases, account, group, sample, neighbours)}
-    rules["sum"] = lambda part, seen: map(sum, zip(*[check_part(one, seen) for one in part["parts"]], strict=True))
-    rules["stable"] = lambda part, seen: (0, stable_law(part["numbers"])[0].top())
-    if part["rule"] not in rules:
+    if part["rule"] not in RULES:
         raise NotVerified(str(part.get("reason", f"the rule {part['rule']!r} is not known here")))
     seen.append(part)
-    found, claimed = tuple(rules[part["rule"]](part, seen)), stated(part)
+    found, claimed = RULES[part["rule"]](part, seen), stated(part)
     if found[0] > claimed[0] or found[1] > claimed[1]:
         raise Wrong(f"a part costs up to {tuple(map(float, found))}, and it claims {tuple(map(float, claimed))}")
     return claimed
+
+
+def shared(part: Fields, seen: list[Fields]) -> Pair:
+    """Return what an account holds on which models draw, whose own folders say what each costs."""
+    capacity, slack = integers(part["capacity"])
+    return Fraction(capacity, RENYI_QUANTA), Fraction(slack, SLACK_QUANTA)
+
+
+def add_up(part: Fields, seen: list[Fields]) -> Pair:
+    """Return what several parts about the same units cost together."""
+    epsilons, deltas = zip(*[check_part(one, seen) for one in part["parts"]], strict=True)
+    return sum(epsilons, Fraction(0)), sum(deltas, Fraction(0))
 
 
 def group(part: Fields, seen: list[Fields]) -> Pair:
@@ -376,16 +436,41 @@ def group(part: Fields, seen: list[Fields]) -> Pair:
     return rows * epsilon, ((exp(rows * epsilon) - 1) / (exp(epsilon) - 1) * delta).top() if delta else delta
 
 
+def amplified(epsilon: Interval, delta: Fraction, share: Fraction) -> Pair:
+    """Return (log(1 + q (e^eps - 1)), q delta) for a share q without replacement (Balle, Barthe and Gaboardi 2018)."""
+    if share > 1:
+        raise Wrong("a sample is a share of the units")
+    return log((exp(epsilon) - 1) * share + 1).top(), share * delta
+
+
 def sample(part: Fields, seen: list[Fields]) -> Pair:
     """Return what a mechanism costs that runs on a secret share q of the units, relabelled by a private choice.
 
-    Relabelling adds r 2 log(1 + e^(kappa/2)) for a unit of r rows (Nandi and Bassily 2020, our constants), and a share
-    without replacement gives (log(1 + q (e^eps - 1)), q delta) (Balle, Barthe and Gaboardi 2018).
+    Relabelling adds r 2 log(1 + e^(kappa/2)) for a unit of r rows (Nandi and Bassily 2020, our constants).
     """
-    sample, (epsilon, delta) = part["numbers"], check_part(part["part"], seen)
-    share = Fraction(integer(sample["sampled"], least=1), integer(sample["units"], least=1))
-    relabelled = log(exp(positive(sample["kappa"]) / 2) + 1) * (2 * integer(sample["rows"], least=1)) + epsilon
-    return log((exp(relabelled) - 1) * share + 1).top(), share * delta
+    numbers, (epsilon, delta) = part["numbers"], check_part(part["part"], seen)
+    share = Fraction(integer(numbers["sampled"], least=1), integer(numbers["units"], least=1))
+    relabelled = log(exp(positive(numbers["kappa"]) / 2) + 1) * (2 * integer(numbers["rows"], least=1)) + epsilon
+    return amplified(relabelled, delta, share)
+
+
+def boost(part: Fields, seen: list[Fields]) -> Pair:
+    """Return what the votes of one phase cost a record, or a point, whose sample is relabelled by a labelled share.
+
+    A labelled row pays log(1 + q ((1 + e^(kappa/2))^2 - 1)) for the choice of labels, and a point log 4 more.
+    """
+    numbers, (epsilon, delta) = part["numbers"], check_part(part["part"], seen)
+    both = log(exp(positive(numbers["kappa"]) / 2) + 1) * 2
+    relabelled = interval(amplified(both, Fraction(0), positive(numbers["labelled"]))[0]) + epsilon
+    if part["of"] == "points":
+        return amplified(relabelled + log(4), delta, positive(numbers["points"]))
+    return amplified(relabelled, delta, positive(numbers["records"]))
+
+
+def cutoff(part: Fields, seen: list[Fields]) -> Pair:
+    """Return what a unit pays that the end of a phase hides, and nothing else."""
+    [mechanism] = part["mechanisms"]
+    return cutoff_loss(mechanism).top(), TAILS["NoisyCutoff", "phase"](mechanism).top()
 
 
 def neighbours(part: Fields, seen: list[Fields]) -> Pair:
@@ -399,37 +484,50 @@ def neighbours(part: Fields, seen: list[Fields]) -> Pair:
 
 def releases(part: Fields, seen: list[Fields]) -> Pair:
     """Check releases that are all that a budget ever paid for, by the tightest of three bounds."""
-    (epsilon, delta), gaussian, losses, slack = stated(part), [], [], Fraction(0)
-    weights = [integers(row) for row in part.get("weights", [[1]])]  # row t: of each update in the sums after update t
-    longest = max(sum(one * one for one in column) for column in zip(*weights, strict=True))
-    grown = longest * integer(part.get("rows", 1), least=1) ** 2  # all rows of a unit may be in one update
-    for release in part["releases"]:
-        uses, name = integer(release["uses"], least=1), release["mechanism"]
-        if name == "exponential" and "weights" not in part:
-            losses.append((uses, 2 * positive(release["rate"]) * integer(release["sensitivity"], least=1)))
-            continue
-        if name != "discrete gaussian" and (name != "thresholded gaussian" or "weights" in part):
-            raise NotVerified(f"the cost of {name!r} is not recomputed here")
-        square, entries = integer(release["squared_sensitivity"], least=1), integer(release["entries"], least=1)
-        gaussian.append((uses, square * grown, positive(release["scale"]), entries * len(weights)))
-        if name == "thresholded gaussian":  # keys that one unit alone has pass with at most this probability
-            passed = gaussian_tail(positive(release["scale"]), integer(release["above"])).top()
-            slack += uses * integer(release["keys"], least=1) * passed
-    if not gaussian + losses:
-        raise Wrong("the claim lists no release")
-    pure = sum((uses * loss for uses, loss in losses), Fraction(0))
-    if not gaussian and (pure <= epsilon or delta == 0):
+    (epsilon, delta), choices = stated(part), exponential_releases(part)
+    gaussian, slack = gaussian_releases(part)
+    pure = sum((uses * loss for uses, loss in choices), Fraction(0))
+    if not gaussian and choices and (pure <= epsilon or delta == 0):
         return pure, Fraction(0)
     if delta <= slack or part["order"] is None:
         raise Wrong("Gaussian releases need a delta above that of their tail events, and a finite order")
-    lost = (NOTHING - log(1 - slack)).top() if slack else Fraction(0)
-    order = positive(part["order"])
+    order, lost = positive(part["order"]), (NOTHING - log(1 - slack)).top()
     costs = [gaussian_cost(order, uses * square, scale) for uses, square, scale, _ in gaussian]
-    costs += [exponential_cost(order, loss) * uses for uses, loss in losses]
+    costs += [exponential_cost(order, loss) * uses for uses, loss in choices]
     found = epsilon_of(sum(costs, NOTHING), order, delta - slack).top() + lost
-    if found > epsilon > lost and not losses:
-        found, delta = epsilon, gaussian_delta(gaussian, epsilon - lost) + slack
+    if found > epsilon > lost and not choices:
+        return epsilon, gaussian_delta(gaussian, epsilon - lost) + slack
     return found, delta
+
+
+def exponential_releases(part: Fields) -> list[tuple[int, Fraction]]:
+    """Return the uses of each choice of probability proportional to exp(-rate * score), and its epsilon."""
+    choices = [release for release in part["releases"] if release["mechanism"] == "exponential"]
+    if not part["releases"] or (choices and "weights" in part):
+        raise Wrong("the claim lists no release, or a choice from a table that grows")
+    losses = [2 * positive(one["rate"]) * integer(one["sensitivity"], least=1) for one in choices]
+    return [(integer(one["uses"], least=1), loss) for one, loss in zip(choices, losses, strict=True)]
+
+
+def gaussian_releases(part: Fields) -> tuple[list[Any], Fraction]:
+    """Return (uses, squared length, scale, entries) of each release, and the probability of their tail events.
+
+    Updates of a growing table have weights: row t has those of each update in what is measured after update t. All
+    rows of a unit may be in one update.
+    """
+    weights, gaussian, slack = [integers(row) for row in part.get("weights", [[1]])], [], Fraction(0)
+    longest = max(sum(one * one for one in column) for column in zip(*weights, strict=True))
+    longest *= integer(part.get("rows", 1), least=1) ** 2
+    for release in (one for one in part["releases"] if one["mechanism"] != "exponential"):
+        uses, scale, name = integer(release["uses"], least=1), positive(release["scale"]), release["mechanism"]
+        square, entries = integer(release["squared_sensitivity"], least=1), integer(release["entries"], least=1)
+        gaussian.append((uses, square * longest, scale, entries * len(weights)))
+        if name == "thresholded gaussian" and "weights" not in part:  # keys that one unit alone has, if they pass
+            passed = gaussian_tail(scale, integer(release["above"])).top()
+            slack += uses * integer(release["keys"], least=1) * passed
+        elif name != "discrete gaussian":
+            raise NotVerified(f"the cost of {name!r} is not recomputed here")
+    return gaussian, slack
 
 
 def gaussian_delta(releases: list[Any], epsilon: Fraction) -> Fraction:
@@ -477,22 +575,47 @@ def account(part: Fields, seen: list[Fields]) -> Pair:
     order = None if part["order"] is None else positive(part["order"])
     (_, delta), (capacity, slack) = stated(part), integers(part["capacity"])
     rest, spent = delta - Fraction(slack, SLACK_QUANTA), [0, 0]
-    if rest < 0 or (order is not None and rest == 0) or not part["mechanisms"]:
+    if rest < 0 or not part["mechanisms"]:
         raise Wrong("an account needs mechanisms, and a delta above its slack")
-    worth = Fraction(capacity, RENYI_QUANTA)
     for mechanism in part["mechanisms"]:
-        costs, charges = mechanism_costs(mechanism, order), mechanism["charges"]
-        if set(charges) != set(costs):
-            raise Wrong(f"{mechanism['name']} charges for {', '.join(costs)}, and the claim for {', '.join(charges)}")
-        for event, (cost, tail) in costs.items():
-            price = integers(charges[event]["price"])
-            if cost.top() * RENYI_QUANTA > price[0] or tail.top() * SLACK_QUANTA > price[1]:
-                raise Wrong(f"the {event} of {mechanism['name']} costs more than its price")
-            uses = 0 if part["ledger"] else integer(charges[event]["uses"])
+        for event, price in prices_of(mechanism, order).items():
+            uses = 0 if part["ledger"] else integer(mechanism["charges"][event]["uses"])
             spent = [total + uses * quanta for total, quanta in zip(spent, price, strict=True)]
     if spent[0] > capacity or spent[1] > slack:
         raise Wrong("the uses that the claim lists cost more than the account has")
+    worth = Fraction(capacity, RENYI_QUANTA)
     return (worth if order is None else epsilon_of(interval(worth), order, rest).top()), delta
+
+
+def prices_of(mechanism: Fields, order: Order) -> dict[str, list[int]]:
+    """Return the price in quanta of each event that a mechanism charges, once it is seen to cover its cost."""
+    name, charges = mechanism["name"], mechanism["charges"]
+    if name not in MECHANISMS:
+        raise NotVerified(f"the cost of {name} is not recomputed here")
+    costs, prices = MECHANISMS[name](mechanism, order), {}
+    if set(charges) != set(costs):
+        raise Wrong(f"{name} charges for {', '.join(costs)}, and the claim for {', '.join(charges)}")
+    for event, cost in costs.items():
+        tail = TAILS[name, event](mechanism) if (name, event) in TAILS else NOTHING
+        prices[event] = integers(charges[event]["price"])
+        if cost.top() * RENYI_QUANTA > prices[event][0] or tail.top() * SLACK_QUANTA > prices[event][1]:
+            raise Wrong(f"the {event} of {name} costs more than its price")
+    return prices
+
+
+RULES: dict[str, Callable[[Fields, list[Fields]], Pair]] = {
+    "releases": releases,
+    "account": account,
+    "shared": shared,
+    "sum": add_up,
+    "group": group,
+    "sample": sample,
+    "boost": boost,
+    "cutoff": cutoff,
+    "neighbours": neighbours,
+    "stable": lambda part, seen: (Fraction(0), stable_law(part["numbers"])[0].top()),
+}
+SOURCES = {"sample": "sample", "stable": "choice", "neighbours": "terms", "boost": "boost"}  # in the manifest, by rule
 
 
 def check_claim(claim: Fields) -> list[Fields]:
@@ -565,28 +688,42 @@ def check_manifest(manifest: Fields, claim: Fields, contents: dict[str, bytes], 
         raise Wrong(f"the manifest does not list {min(names - {'manifest.json', *contents})}")
 
 
-def check_numbers(manifest: Fields, nodes: list[Fields]) -> None:
+def check_mechanisms(manifest: Fields, nodes: list[Fields]) -> None:
     """Refuse a claim with other mechanisms or numbers than the model has, or that leaves one out."""
+    claimed, models = Counter[str](), Counter[str]()
+    for mechanism in (part for node in nodes for part in node.get("mechanisms", [])):
+        numbers = {name: value for name, value in mechanism.items() if name not in ("charges", "ratio")}
+        claimed[json.dumps(numbers, sort_keys=True)] += 1
+    for part in inner_documents(manifest):
+        name = str(part.get("name", part.get("kind")))
+        if name in MECHANISMS and "charges" not in part:  # a claim may lie in the manifest as well
+            models[json.dumps({"name": name, **numbers_of(part)}, sort_keys=True)] += 1
+    if set(claimed) != set(models) or models - claimed:  # units of several kinds may pay for one mechanism
+        raise Wrong("the claim and the model differ in their mechanisms")
+
+
+def check_numbers(manifest: Fields, nodes: list[Fields]) -> None:
+    """Refuse a claim whose integers are not those of the model, or that leaves out what it has spent."""
     if sum(bool(node.get("ledger")) for node in nodes) != (manifest["access"] != "published"):
         raise Wrong("the answers of a private folder are paid from its ledger, and those of a published one are not")
-    claimed = [part for node in nodes for part in node.get("mechanisms", [])]
-    named = [(str(part.get("name", part.get("kind"))), part) for part in inner_documents(manifest)]
-    models = [(name, part) for name, part in named if "charges" not in part]  # whose claim may lie there as well
-    documents = [{"name": name, **numbers_of(part)} for name, part in models if re.fullmatch(MECHANISMS, name)]
-    described = [{name: one for name, one in part.items() if name not in ("charges", "ratio")} for part in claimed]
-    one, other = (sorted(json.dumps(part, sort_keys=True) for part in parts) for parts in (described, documents))
+    check_mechanisms(manifest, nodes)
     rows = math.prod(node.get("rows", 1) for node in nodes if node["rule"] in ("group", "releases"))
-    updates = manifest.get("updates") or (manifest.get("update") or {}).get("updates", 1)
-    is_whole = {len(node.get("weights", [[1]])) for node in nodes if node["rule"] == "releases"} <= {updates}
-    if one != other or rows != manifest.get("records_per_person", 1) or not is_whole:
-        raise Wrong("the claim and the model differ in their mechanisms, the records of a person, or the updates")
+    if rows != manifest.get("records_per_person", 1):
+        raise Wrong("the claim and the model differ in the records of a person")
     for node in nodes:
-        source = {"sample": "sample", "stable": "choice", "neighbours": "terms"}.get(node["rule"])
-        if source and node["numbers"] != numbers_of(manifest[source]):
-            raise Wrong(f"the {source} of the model is not that of the claim")
-        charges = [event for part in node.get("mechanisms", []) for event in part["charges"].values()]
-        listed = sum(event["uses"] * event["price"][0] for event in charges if "spent_quanta" in manifest)
-        if node["rule"] == "account" and listed < manifest.get("spent_quanta", [0])[0]:
+        check_node(manifest, node)
+
+
+def check_node(manifest: Fields, node: Fields) -> None:
+    """Refuse a part of a claim with other numbers, updates or uses than the model has."""
+    rule, updates = node["rule"], {"updates": 1, **(manifest.get("update") or manifest)}["updates"]
+    if rule == "releases" and len(node.get("weights", [[1]])) != updates:
+        raise Wrong("the claim and the model differ in the updates")
+    if rule in SOURCES and node["numbers"] != numbers_of((manifest.get("terms", {}) | manifest)[SOURCES[rule]]):
+        raise Wrong(f"the {SOURCES[rule]} of the model is not that of the claim")
+    if rule == "account" and "spent_quanta" in manifest:
+        charges = [event for part in node["mechanisms"] for event in part["charges"].values()]
+        if sum(event["uses"] * event["price"][0] for event in charges) < manifest["spent_quanta"][0]:
             raise Wrong("the uses that the claim lists cost less than was spent")
 
 
@@ -598,64 +735,90 @@ def keyed(key: bytes, *parts: str) -> str:
     return mac.hexdigest()
 
 
-def check_ledger(folder: Path, manifest: bytes, node: Fields) -> None:
-    """Check the chain of a ledger in SQLite, its account and its mark, and that its charges cover what was answered."""
-    if (folder / "ledger.json").exists():
-        raise NotVerified("the ledger stands in another database")
-    key = bytes.fromhex((folder / "ledger.key").read_text("ascii"))
-    with closing(sqlite3.connect(f"{(folder / 'ledger.sqlite').absolute().as_uri()}?mode=ro", uri=True)) as database:
-        entries = database.execute("SELECT ledger, seq, at, kind, body, mac FROM quorate_entry ORDER BY seq").fetchall()
-        [(last, head, text, mac)] = database.execute("SELECT seq, head, state, mac FROM quorate_snapshot").fetchall()
-        answers = database.execute("SELECT label, caller FROM quorate_answer").fetchall()
-    fingerprint = hashlib.sha256(manifest).hexdigest()
-    spent, capacity = replay(entries, key)
-    ledger, state = entries[0][0], json.loads(text)
-    if (last, head) != (entries[-1][1], entries[-1][5]) or mac != keyed(key, "snapshot", ledger, str(last), head, text):
+class Ledger:
+    """A ledger in SQLite as it is read: entries, the account after the last one, and the answers."""
+
+    def __init__(self, folder: Path, manifest: bytes) -> None:
+        if (folder / "ledger.json").exists():
+            raise NotVerified("the ledger stands in another database")
+        self.key = bytes.fromhex((folder / "ledger.key").read_text("ascii"))
+        self.fingerprint = hashlib.sha256(manifest).hexdigest()
+        location = f"{(folder / 'ledger.sqlite').absolute().as_uri()}?mode=ro"
+        with closing(sqlite3.connect(location, uri=True)) as database:
+            rows = "SELECT ledger, seq, at, kind, body, mac FROM quorate_entry ORDER BY seq"
+            self.entries = database.execute(rows).fetchall()
+            [self.snapshot] = database.execute("SELECT seq, head, state, mac FROM quorate_snapshot").fetchall()
+            self.answers = database.execute("SELECT label, caller FROM quorate_answer").fetchall()
+        self.state = json.loads(self.snapshot[2])
+        self.mark = json.loads((folder / "ledger.mark").read_text("utf-8"))
+
+
+def check_ledger(ledger: Ledger, manifest: Fields, node: Fields) -> None:
+    """Check the chain of a ledger, its account and its mark, and that its charges cover what was answered."""
+    (spent, capacity), (seq, head, state, mac) = replay(ledger.entries, ledger.key), ledger.snapshot
+    name, last = ledger.entries[0][0], ledger.entries[-1]
+    if (seq, head) != (last[1], last[5]) or mac != keyed(ledger.key, "snapshot", name, str(seq), head, state):
         raise Wrong("the account of the ledger is not that of its last entry")
-    if integers([*map(int, state["spent"])]) != spent or capacity != node.get("capacity", capacity):
+    if quanta(ledger.state["spent"]) != spent or capacity != node.get("capacity", capacity):
         raise Wrong("the entries of the ledger do not add up to its account, or the claim has another capacity")
-    outer = json.loads((folder / "ledger.mark").read_text("utf-8"))
-    mark = json.loads(outer["mark"])
-    heads = {seq: mac for _, seq, _, _, _, mac in entries}
-    if outer["mac"] != keyed(key, "mark", fingerprint, outer["mark"]) or state["fingerprint"] != fingerprint:
-        raise Wrong("the ledger or its mark belongs to another manifest, or the mark was edited")
-    if mark["seq"] > last or (mark["seq"] >= entries[0][1] and heads[mark["seq"]] != mark["head"]):
-        raise Wrong("the ledger has not come as far as its mark: it is an old copy, or another")
-    labels = [label for label, caller in answers if caller != OWN_CALLER and not state.get("choice")]
-    least = least_spent(node, labels, sum(caller == OWN_CALLER for _, caller in answers), json.loads(manifest)["kind"])
+    check_mark(ledger)
+    answers = [(label, caller) for label, caller in ledger.answers if not ledger.state.get("choice")]
+    labels = [label for label, caller in answers if caller != OWN_CALLER]
+    least = least_spent(node, labels, len(answers) - len(labels), manifest["kind"])
     if any(paid < part for paid, part in zip(spent, least, strict=True)):
         raise Wrong(f"{len(labels)} answers cost at least {least[0]} quanta, and the ledger has charged {spent[0]}")
 
 
+def check_mark(ledger: Ledger) -> None:
+    """Refuse the ledger of another model, and one that has not come as far as its mark."""
+    text, mark = ledger.mark["mark"], json.loads(ledger.mark["mark"])
+    is_ours = ledger.mark["mac"] == keyed(ledger.key, "mark", ledger.fingerprint, text)
+    if not is_ours or ledger.state["fingerprint"] != ledger.fingerprint:
+        raise Wrong("the ledger or its mark belongs to another manifest, or the mark was edited")
+    heads = {seq: mac for _, seq, _, _, _, mac in ledger.entries}
+    if mark["seq"] > max(heads) or (mark["seq"] >= min(heads) and heads[mark["seq"]] != mark["head"]):
+        raise Wrong("the ledger has not come as far as its mark: it is an old copy, or another")
+
+
+def quanta(values: Any) -> list[int]:
+    """Return a pair of amounts, which stand as texts in a ledger."""
+    return integers([int(value) for value in values])
+
+
 def replay(entries: list[Any], key: bytes) -> tuple[list[int], list[int]]:
     """Replay the entries from the opening, or from the last compaction, and return what is spent, and the capacity."""
-    spent, capacity, head, previous = [0, 0], [0, 0], "", 0
-    for place, (_, seq, at, kind, text, mac) in enumerate(entries):
-        body = json.loads(text)
-        if place == 0:
-            if kind not in ("opened", "compacted") or (kind == "opened" and seq != 1):
-                raise Wrong("the first entries of the ledger are missing")
-            state, head, previous = (body, "", 0) if kind == "opened" else (body["state"], body["head"], seq - 1)
-            spent, capacity = integers([*map(int, state["spent"])]), integers([*map(int, state["capacity"])])
-        if seq != previous + 1 or mac != keyed(key, head, str(seq), kind, repr(float(at)), text):
-            raise Wrong(f"entry {previous + 1} of the ledger is missing or was edited")
-        if kind == "restored":
-            spent = [max(one, two) for one, two in zip(spent, integers([*map(int, body["spent"])]), strict=True)]
-        if kind in ("leased", "returned"):  # what is leased counts as spent until it is returned
-            taken = integers([int(body["renyi"]), int(body["slack"])])
-            spent = [one + two * (1 if kind == "leased" else -1) for one, two in zip(spent, taken, strict=True)]
+    _, first, _, kind, text, _ = entries[0]
+    body = json.loads(text)
+    if kind not in ("opened", "compacted") or (kind == "opened" and first != 1):
+        raise Wrong("the first entries of the ledger are missing")
+    state, head = (body, "") if kind == "opened" else (body["state"], body["head"])
+    spent, capacity = quanta(state["spent"]), quanta(state["capacity"])
+    for number, (_, seq, at, kind, text, mac) in enumerate(entries, start=first):
+        if seq != number or mac != keyed(key, head, str(seq), kind, repr(float(at)), text):
+            raise Wrong(f"entry {number} of the ledger is missing or was edited")
+        spent, head = spent_after(spent, kind, json.loads(text)), mac
         if not all(0 <= part <= whole for part, whole in zip(spent, capacity, strict=True)):
             raise Wrong(f"entry {seq} of the ledger overdraws the account")
-        head, previous = mac, seq
     return spent, capacity
+
+
+def spent_after(spent: list[int], kind: str, body: Fields) -> list[int]:
+    """Return what is spent after an entry: what is leased counts as spent until it is returned."""
+    if kind == "restored":
+        return [max(one, two) for one, two in zip(spent, quanta(body["spent"]), strict=True)]
+    sign = {"leased": 1, "returned": -1}.get(kind)
+    if sign is None:
+        return spent
+    return [one + sign * two for one, two in zip(spent, quanta([body["renyi"], body["slack"]]), strict=True)]
 
 
 def least_spent(node: Fields, labels: list[int], own: int, kind: str) -> list[int]:
     """Return what a ledger must have charged at least: for all of a fit, or for each query, or for each no-quorum."""
-    least = [0, 0] if node["rule"] == "account" else node.get("capacity", [0, 0])
+    least = [0, 0] if node["rule"] in ("account", "shared") else node.get("capacity", [0, 0])
     for mechanism in node.get("mechanisms", []):
         paid = labels if mechanism is node["mechanisms"][-1] else []
-        counts = {"opening": int(bool(labels)), "query": len(paid), "no quorum": paid.count(NO_QUORUM)}
+        missed = paid.count(NO_QUORUM)
+        counts = {"opening": int(bool(labels)), "query": len(paid), "no quorum": missed, "answer": len(paid) - missed}
         if kind == "everlasting":  # whose fit pays for all of the first phase
             counts = {"opening": 1, "no quorum": mechanism["no_quorums"]}
         if kind == "online release":  # which keeps three numbers of each measurement
@@ -676,12 +839,19 @@ def verify(folder: Path) -> list[str]:
         check_manifest(manifest, claim, contents, {path.name for path in folder.iterdir()})
         check_numbers(manifest, nodes)
         for node in (node for node in nodes if node.get("ledger")):
-            check_ledger(folder, text, node)
-        wholes = [(*map(float, stated(whole)), whole["unit"]) for whole in (claim, *claim.get("also", []))]
-        lines = [f"epsilon = {epsilon}, delta = {delta}, for each {unit}" for epsilon, delta, unit in wholes]
-        return [line.replace(".0,", ",") + ", says claim.json alone" * bool(row) for row, line in enumerate(lines)]
+            check_ledger(Ledger(folder, text), manifest, node)
+        return describe(claim)
     except DAMAGE as error:
         raise Wrong(f"the folder is damaged or not a model ({type(error).__name__}: {error})") from None
+
+
+def describe(claim: Fields) -> list[str]:
+    """Return a line for each unit about which something is claimed."""
+    wholes = [(*map(float, stated(whole)), whole["unit"]) for whole in (claim, *claim.get("also", []))]
+    lines = [
+        f"epsilon = {epsilon}, delta = {delta}, for each {unit}".replace(".0,", ",") for epsilon, delta, unit in wholes
+    ]
+    return [lines[0], *(f"{line}, says claim.json alone" for line in lines[1:])]
 
 
 def main(folder: str) -> int:

@@ -5,6 +5,7 @@ total would be exceeded. Epsilons add up, and so do deltas, for any models and a
 step 8). The account is a folder with a ledger, like that of a model, so that a charge is never refunded.
 """
 
+import json
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from quorate.core import ledger as ledgers
 from quorate.core.checks import check_delta, check_positive
 from quorate.core.errors import BudgetSpent, InvalidInput
 from quorate.core.privacy import RENYI_QUANTA, Budget, Cost
-from quorate.core.privacy.claims import Total
+from quorate.core.privacy.claims import Total, claim_document, shared_node
 from quorate.core.privacy.cost import float_down
 from quorate.models.saving.contract import SavedModel
 from quorate.models.saving.folder import PrivateFolder, open_folder
@@ -177,9 +178,10 @@ def _open_account(path: Path) -> PrivateFolder:
 def _create_account(path: Path, epsilon: float, delta: float, unit: str) -> tuple[PrivateFolder, "ledgers.Ledger"]:
     epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta)
     manifest = {"epsilon": epsilon, "delta": delta, "unit": unit}
-    folder = PrivateFolder.create(path, KIND, manifest, {})
     # At order infinity costs are epsilons. The slack holds the deltas of all models, so the budget has a little more.
     account = Budget(epsilon=epsilon, delta=math.nextafter(delta, 1.0) if delta else 0.0, order=math.inf, slack=delta)
+    claim = claim_document(shared_node(epsilon, delta, account), unit=unit)
+    folder = PrivateFolder.create(path, KIND, manifest, {"claim.json": json.dumps(claim).encode()})
     ledger = ledgers.Ledger.create(path / "ledger.sqlite", account, fingerprint=folder.fingerprint)
     folder.seal()
     return folder, ledger

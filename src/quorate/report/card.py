@@ -5,6 +5,7 @@ ISO/IEC 27559 (Markdown, and one page of HTML), and all of it as JSON, for outpu
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -26,7 +27,8 @@ QUESTIONS = {  # that only the owner can answer
 }
 NOT_COVERED = "Not covered by this software."
 _UNITS = {"row": "Tuple-level", "record": "Tuple-level", "person": "User-level"}
-_RELEASES = ("query release", "group release")
+_RELEASES = ("query release", "group release", "online release", "growing release")
+_SECTORS = ("Technology", "Healthcare", "Education", "Government", "Energy", "Finance")  # that the registry lists
 Sections = dict[str, dict[str, str]]  # question and answer, by section
 
 
@@ -75,20 +77,26 @@ class Card:
         return listed
 
     def registry_entry(self) -> dict[str, Any]:
-        """Return the entry for the registry of deployments; the registry sets the status and the tier."""
+        """Return the entry for the registry of deployments, of tier 3: a draft until the registry has looked at it."""
         facts, owner, is_release = self.facts, self.owner, self.facts["kind"] in _RELEASES
         is_published = facts["access"] == "published"
+        parameters = {name: self.claim[name] for name in ("epsilon", "delta") if isinstance(self.claim[name], float)}
+        sector = {known.lower(): known for known in _SECTORS}.get(owner["sector"].lower())
+        slug = "-".join(re.findall(r"\w+", f"{owner['name']} {owner['curator']} {facts['written'][:4]}".lower()))
         return {
+            "url_slug": slug,
+            "status": "Draft",
+            "tier": 3,
             "deployment": {
                 "basic": {
                     "name": owner["name"],
-                    "data_curators": [{"data_curator_name": owner["curator"]}],
-                    "description": f"A {facts['kind']} ({facts['type']}) made with {facts['software']}.",
+                    "data_curators": [owner["curator"]],
                     "intended_use": owner["purpose"],
                     "data_product_type": "Summary statistics" if is_release else "Machine learning model",
                     "data_product_region": owner["region"],
-                    "data_product_sector": owner["sector"],
+                    "description": f"A {facts['kind']} ({facts['type']}) made with {facts['software']}.",
                     "publication_date": facts["written"],
+                    **({"data_product_sector": sector} if sector else {}),
                 },
                 "dp_variant": {
                     "variant_name": "Approximate DP" if self.claim["delta"] else "Pure DP",
@@ -98,7 +106,7 @@ class Card:
                 "privacy_loss": {
                     "privacy_unit": _UNITS.get(self.claim["unit"], self.claim["unit"]),
                     "privacy_unit_details": f"One {self.claim['unit']}.",
-                    "privacy_parameters": {"epsilon": self.claim["epsilon"], "delta": self.claim["delta"]},
+                    "privacy_parameters": parameters,
                     "privacy_parameters_details": self.claim_texts(),
                 },
                 "deployment_model": {
@@ -106,21 +114,28 @@ class Card:
                     "model_name_details": "The owner holds the records and adds the noise.",
                     "actors": f"Curator: {owner['curator']}. {self._readers()}",
                     "release_type": "One release" if is_published else "Many releases",
-                    "release_type_details": "One budget covers all of it.",
-                    "data_source_type": "Static",
-                    "data_source_type_details": "The records of one fit.",
+                    "release_type_details": "One budget covers all of it, and is never refilled.",
+                    "data_source_type": "Dynamic" if "growing" in facts["kind"] else "Static",
+                    "data_source_type_details": "All updates share one budget."
+                    if "growing" in facts["kind"]
+                    else "The records of one fit.",
                     "access_type": "Non-interactive" if is_published else "Interactive",
                     "access_type_details": self._readers(),
+                },
+                "accounting": {
+                    "post_processing": "Of released values only.",
+                    "composition": "One Renyi order" + ("." if is_published else ", in a durable ledger."),
                 },
                 "implementation": {
                     "preprocessing_and_hyperparameter_tuning": "Whatever is learned from private records is paid for.",
                     "mechanisms": ", ".join(facts["mechanisms"]) or "Not described.",
-                    "composition": "One Renyi order; durable ledger." if not is_published else "One Renyi order.",
-                    "post_processing": "Of released values only.",
                     "justification": owner["why"],
                 },
-                "administrative": {"status": "Draft", "registry_authors": [owner["curator"]]},
-            }
+                "administrative": {
+                    "notes": f"Sector: {owner['sector']}. `quorate verify` says: {facts['verdict']}.",
+                    "registry_authors": [owner["curator"]],
+                },
+            },
         }
 
     def _readers(self) -> str:
@@ -188,7 +203,11 @@ class Card:
         """Return the card as one page."""
         data = {"title": self.owner["name"], "software": {"quorate": __version__}, "verdict": self.facts["verdict"]}
         cards = {f"for each {claim['unit']}": _loss(claim) for claim in self.claims}
-        return render("card.html", data=data, cards=cards, sections=self.sections())
+        sections = {  # marks of Markdown mean nothing here
+            title: {question: answer.replace("`", "") for question, answer in answers.items()}
+            for title, answers in self.sections().items()
+        }
+        return render("card.html", data=data, cards=cards, sections=sections)
 
     def write(self, out: Path) -> list[Path]:
         """Write the four files of the card to a new folder."""

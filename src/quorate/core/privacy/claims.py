@@ -11,6 +11,9 @@ A number is an integer, or a pair [numerator, denominator]. A node has a "rule":
     sum           several parts about the same units, whose epsilons and deltas add up
     group         a part about one row, for units of several rows
     sample        a part about a secret, relabelled sample, for the units from which it is taken
+    boost         the votes of one phase of LabelBoost, for a record or for a point that teaches it
+    cutoff        geometric noise that hides one no-quorum from the end of a phase, and nothing else
+    shared        an account on which models draw, each of which has a claim of its own
     neighbours    votes for which each unit pays from a budget of its own
     stable        predictions of which each is stable, and nothing is claimed about several
     unverified    releases that no node describes yet, with the reason
@@ -208,6 +211,22 @@ def sample_node(epsilon: float, delta: float, sample: Any, part: Node) -> Node:
     return _combined((part,), lambda: {"rule": "sample", **_state(epsilon, delta), **numbers, "part": part})
 
 
+def boost_node(epsilon: float, delta: float, boost: Mapping[str, float], part: Node, *, of: str) -> Node:
+    """Return the node of "records" or "points" whose votes cost a part, and whose samples have these rates."""
+    numbers = {"numbers": write_integers(boost), "of": of}
+    return {"rule": "boost", **_state(epsilon, delta), **numbers, "part": part}
+
+
+def cutoff_node(epsilon: float, delta: float, cutoff: Any) -> Node:
+    """Return the node of a unit that pays for a NoisyCutoff alone."""
+    return {"rule": "cutoff", **_state(epsilon, delta), "mechanisms": [_name_mechanism(cutoff)]}
+
+
+def shared_node(epsilon: float, delta: float, budget: Budget) -> Node:
+    """Return the node of an account of (epsilon, delta), kept as this budget, on which models draw."""
+    return {"rule": "shared", **_state(epsilon, delta), "capacity": list(budget.quanta()), "ledger": True}
+
+
 def neighbours_node(epsilon: float, delta: float, terms: Any, *, capacity: Sequence[int] | None) -> Node:
     """Return the node of votes by these terms: with the capacity of a ledger, or about units that are replaced."""
     account = {"ledger": capacity is not None, **({} if capacity is None else {"capacity": list(capacity)})}
@@ -264,8 +283,12 @@ def _describe_mechanism(mechanism: Any, order: float) -> Node:
     priced = {
         event: {"price": list(to_quanta(cost)), "uses": None} for event, cost in charges.items() if cost != Cost(0.0)
     }
+    return {**_name_mechanism(mechanism), "charges": priced}
+
+
+def _name_mechanism(mechanism: Any) -> Node:
     derived = {"ratio": mechanism.ratio} if hasattr(mechanism, "ratio") else {}  # of geometric noise
-    return {"name": type(mechanism).__name__, **numbers_of(mechanism), **derived, "charges": priced}
+    return {"name": type(mechanism).__name__, **numbers_of(mechanism), **derived}
 
 
 def _count_uses(described: Sequence[Node], spent: int) -> None:

@@ -23,7 +23,17 @@ from quorate.core.arrays import Integers
 from quorate.core.checks import check_choice, check_count, check_delta, check_positive, check_rate
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.mechanisms import NO_QUORUM, NoisyCutoff, Quorum
-from quorate.core.privacy.claims import LABELS_READ, Claim, Node, account_node, replaced, unverified_node
+from quorate.core.privacy.claims import (
+    LABELS_READ,
+    Claim,
+    Node,
+    account_node,
+    boost_node,
+    cutoff_node,
+    replaced,
+    restate_claim,
+    sum_node,
+)
 from quorate.core.requests import REFUSED
 from quorate.models.concepts import Concept
 from quorate.models.everlasting._arrivals import Arrivals
@@ -207,17 +217,23 @@ class EverlastingClassifier(AnsweringClassifier):
 
     def claim_part(self) -> Node:
         """Return the account of a training unit, which is charged for all of phase 1."""
-        if self.terms_.boost is not None:
-            return unverified_node("relabel='labelboost' is not described")
-        if self.terms_.pool is not None:
-            return unverified_node("refresh='pool' is not described")
-        return account_node(self._saved_budget, [self.terms_.first], ledger=True)
+        terms, answers = self.terms_, account_node(self._saved_budget, [self.terms_.first], ledger=True)
+        if terms.boost is None:
+            return answers
+        return boost_node(*terms.training, terms.boost._asdict(), answers, of="records")
 
     def other_claims(self) -> Mapping[str, Node]:
-        """Return what a query pays: the cutoff of its phase, and the run of the next, which it teaches."""
-        terms, paid = self.terms_, {"phase": self.terms_.cutoff.cost()}
-        queries = account_node(terms.budget(2), [(terms.cutoff, paid), terms.later], ledger=False)
-        return {"query": queries}
+        """Return what a query pays, and a point of the pool: the cutoff, and the run of the phase that it teaches."""
+        terms, cutoff = self.terms_, self.terms_.cutoff
+        hidden = cutoff_node(cutoff.epsilon, cutoff.delta, cutoff)
+        if terms.boost is None:
+            paid = {"phase": cutoff.cost()}
+            teaching = account_node(terms.budget(2), [(cutoff, paid), terms.later], ledger=False)
+        else:
+            answers = account_node(terms.budget(2), [terms.later], ledger=False)
+            teaching = boost_node(*terms.point, terms.boost._asdict(), answers, of="points")
+            teaching = teaching if terms.pool else restate_claim(sum_node(hidden, teaching), *terms.queries)
+        return {"query": hidden, "point of the pool": teaching} if terms.pool else {"query": teaching}
 
     def move_to(self, folder: PrivateFolder) -> None:
         """Continue from a new folder: same phase, same seats, same noise. All of phase 1 is charged at once."""

@@ -77,6 +77,12 @@ class Terms:
     pool: Guarantee | None = None
     boost: Boost | None = None
 
+    @property
+    def point(self) -> Guarantee:
+        """What a point pays with `boost`, without the cutoff."""
+        assert self.boost is not None
+        return _point(self.boost, self.voting)
+
     def budget(self, phase: int) -> Budget:
         """Return the budget of one unit that teaches in this phase, with what it has already paid."""
         quorum = self.quorum(phase)
@@ -235,11 +241,17 @@ def _voting(boost: Boost, cutoff: NoisyCutoff, training: Guarantee, queries: Gua
     return Guarantee(epsilon, delta)
 
 
+def _point(boost: Boost, voting: Guarantee) -> Guarantee:
+    """Return what a point pays that is relabelled and teaches the next phase."""
+    pre = float_up(Fraction(voting.epsilon) + Fraction(boost.relabelling))
+    changed = float_up(Fraction(pre) + Fraction(relabelling_epsilon(kappa=boost.kappa, change="unlabelled")))
+    return Guarantee(*amplify(epsilon=changed, delta=voting.delta, rate=boost.points))  # proof: step 10
+
+
 def _boosted(boost: Boost, cutoff: NoisyCutoff, quorum: Quorum, voting: Guarantee, refresh: Refresh) -> Terms:
     pre = float_up(Fraction(voting.epsilon) + Fraction(boost.relabelling))  # of a row of a phase's labelled set
     training = Guarantee(*amplify(epsilon=pre, delta=voting.delta, rate=boost.records))  # proof: step 9
-    changed = float_up(Fraction(pre) + Fraction(relabelling_epsilon(kappa=boost.kappa, change="unlabelled")))
-    point = Guarantee(*amplify(epsilon=changed, delta=voting.delta, rate=boost.points))  # proof: step 10
+    point = _point(boost, voting)
     only_cutoff = Guarantee(cutoff.epsilon, cutoff.delta)
     query = Guarantee(
         float_up(Fraction(point.epsilon) + Fraction(cutoff.epsilon)),
