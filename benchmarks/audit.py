@@ -73,7 +73,7 @@ def _tracing_figures(quick: bool) -> Iterator[Figure]:
 
 
 def _membership_figures(quick: bool) -> Iterator[Figure]:
-    from quorate.auditing._membership import attack_membership, make_targets
+    from benchmarks.membership import attack_membership, make_targets
 
     models, count = (24, 40) if quick else (160, 100)
     for name, train in (("forest", _forest), ("tree", _tree), ("private", _private), ("student", _student)):
@@ -117,8 +117,8 @@ def _student(X: Any, y: Any) -> Any:
 
 def _timing_figures(quick: bool) -> Iterator[Figure]:
     """Tell close votes from clear ones by the time of `predict`, without the pace of a server; then with a delay."""
+    from benchmarks.membership import attack_timing
     from planted.delays import Delayed  # type: ignore[import-not-found]
-    from quorate.auditing._membership import attack_timing
     from quorate.models.predictors import PrivateClassifier
 
     generator, arm = np.random.default_rng(0), 500 if quick else 3000

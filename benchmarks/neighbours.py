@@ -19,9 +19,9 @@ import numpy as np
 
 from benchmarks.data import DigitSplit, digit_splits, random_halves, read_adult
 from benchmarks.figures import Figure, data_folder, import_planted
+from benchmarks.membership import attack_membership, make_targets
 from benchmarks.students import adult_student
-from quorate.auditing import audit
-from quorate.auditing._membership import attack_membership, make_targets, trace
+from quorate.auditing import audit, trace
 from quorate.compute.learners.backends import choose_backend
 from quorate.core.errors import InvalidInput
 from quorate.core.estimator_calls import one_thread

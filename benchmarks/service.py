@@ -19,7 +19,7 @@ from benchmarks.figures import Figure, import_planted
 from benchmarks.service_callers import caller_figures
 from benchmarks.service_operation import operation_figures
 from benchmarks.serving import binary_request, json_request, send, serving, table_request
-from quorate.auditing._membership import area_under_curve
+from quorate.auditing._tracing import area_under_curve
 
 _FEATURES, _TEACHERS, _CONNECTIONS = 20, 1000, 64
 _PACE = 20.0  # milliseconds, as `quorate serve` has it

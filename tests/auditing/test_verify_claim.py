@@ -204,7 +204,7 @@ def run_alone(folder, home):
 def ask_site(folder):
     """Let a site send its counts for the mechanism of a federation."""
     site = Site(load(folder), name="north")
-    mechanism = {"name": "NoisyMax", "teachers": 400, "classes": 2, "scale": 30.0}
+    mechanism = {"kind": "NoisyMax", "teachers": 400, "classes": 2, "scale": 30.0}
     batch = Batch.of("0123456789abcdef" * 2, Declaration(mechanism, ["north", "south"], "counts"), np.array([[1.0]]))
     assert site.ballots(batch).totals(1, 2).sum() == 60
     site.close()

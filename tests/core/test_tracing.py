@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from planted.traced import exact_means, noisy_means, released_means
-from quorate.auditing._membership import Population, Roc, trace
+from quorate.auditing._tracing import Population, Roc, trace
 from quorate.core.errors import InvalidInput
 from quorate.core.mechanisms import NoisySum
 

@@ -3,9 +3,10 @@
 from dataclasses import replace
 from typing import Any
 
+from benchmarks.membership import attack_membership, make_targets
 from planted.bug import Caught, kind_bug
 from planted.traced import neighbour_means
-from quorate.auditing._membership import attack_membership, make_targets, trace
+from quorate.auditing import trace
 from quorate.auditing.replay import entropy_tape
 from quorate.models.knn import NeighbourClassifier, NeighbourRegressor
 from quorate.models.knn._estimators import NeighbourModel

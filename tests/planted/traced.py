@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from quorate.auditing._membership import Release, Rows
+from quorate.auditing._tracing import Release, Rows
 from quorate.core.arrays import Floats
 from quorate.core.mechanisms import NoisySum
 from quorate.models.knn import NeighbourRegressor

@@ -23,7 +23,7 @@ from quorate.auditing._canaries import audit_release_once, judge_guesses
 from quorate.auditing._charges import Comparison, Played, compare_charges
 from quorate.auditing._enumeration import Outcomes, Query, claims_of, enumerate_outcomes
 from quorate.auditing._laws import Release, release_of
-from quorate.auditing._membership import trace
+from quorate.auditing._tracing import trace
 from quorate.auditing._verdict import Attempt, Verdict, audit, verdict_on
 from quorate.auditing._worst_case import worst_cases
 from quorate.auditing.replay import Replay, entropy_tape, replay

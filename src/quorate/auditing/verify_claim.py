@@ -512,8 +512,7 @@ def exponential_releases(part: Fields) -> list[tuple[int, Fraction]]:
 def gaussian_releases(part: Fields) -> tuple[list[Any], Fraction]:
     """Return (uses, squared length, scale, entries) of each release, and the probability of their tail events.
 
-    Updates of a growing table have weights: row t has those of each update in what is measured after update t. All
-    rows of a unit may be in one update.
+    Row t of the weights of a growing table is about what is measured after update t. One update may have all rows.
     """
     weights, gaussian, slack = [integers(row) for row in part.get("weights", [[1]])], [], Fraction(0)
     longest = max(sum(one * one for one in column) for column in zip(*weights, strict=True))
@@ -664,12 +663,13 @@ def inner_documents(value: Any) -> list[Fields]:
 def numbers_of(document: Fields) -> Fields:
     """Return all numbers of a document of the manifest, as integers."""
     numbers: Fields = {}
-    for name, value in document.items():
+    for name in document.keys() - {"name", "kind", "concept", "order"}:
+        value = document[name]
         if isinstance(value, dict) and value.get("kind") == "Fraction":
             numbers[name] = [value["numerator"], value["denominator"]]
-        elif isinstance(value, dict) and name != "concept":
+        elif isinstance(value, dict):
             numbers |= numbers_of(value)
-        elif name not in ("name", "kind", "concept", "order"):
+        else:
             numbers[name] = list(value.as_integer_ratio()) if isinstance(value, float) else value
     return numbers
 
