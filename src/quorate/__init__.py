@@ -17,6 +17,7 @@
     PrivateSearchCV             the best of several publishable models; all private trials are paid for
     NeighbourClassifier, NeighbourRegressor
                                 the records near a query vote; each pays for its own votes, and records come and go
+    PrivateWriter               synthetic texts by a public language model that sees private ones, under one claim
     PromptClassifier            a public language model that private examples in prompts correct
     EverlastingClassifier       answers without end: queries train the teachers of later queries, and are protected too
     QueryRelease, OnlineRelease, GrowingRelease, GroupRelease, Workload
@@ -71,7 +72,7 @@ if TYPE_CHECKING:
     from quorate.models.saving import load, save
     from quorate.models.selection import PrivateSearchCV
     from quorate.models.students import SemiPrivateClassifier, StudentClassifier
-    from quorate.models.text import PromptClassifier
+    from quorate.models.text import PrivateWriter, PromptClassifier
     from quorate.planner import plan, plan_concept
     from quorate.release import GroupRelease, GrowingRelease, OnlineRelease, QueryRelease, Workload
     from quorate.release.plan import plan_release
@@ -98,6 +99,7 @@ __all__ = [
     "PrivateLogisticRegression",
     "PrivatePoissonRegression",
     "PrivateSearchCV",
+    "PrivateWriter",
     "PromptClassifier",
     "PureClassifier",
     "QueryRelease",
@@ -141,6 +143,7 @@ _LATER = {  # found when first asked for: scikit-learn takes a second to load
     "PrivateLogisticRegression": "quorate.models.linear",
     "PrivatePoissonRegression": "quorate.models.linear",
     "PrivateSearchCV": "quorate.models.selection",
+    "PrivateWriter": "quorate.models.text",
     "PromptClassifier": "quorate.models.text",
     "PureClassifier": "quorate.models.predictors",
     "QueryRelease": "quorate.release",

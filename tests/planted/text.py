@@ -1,14 +1,18 @@
 """Models of texts with one mistake each, caught by a replay on neighbours or by counting what a run pays."""
 
+import math
+import tempfile
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from planted.bug import Caught, kind_bug, replaced, replacement_bug
+from quorate.auditing.replay import entropy_tape
 from quorate.models.linear import PrivateLogisticRegression
 from quorate.models.linear.model import LinearModel
-from quorate.models.text import Prompt, PromptTeachers
+from quorate.models.text import PrivateWriter, Prompt, PromptTeachers
+from quorate.models.text import _writer as writer_module
 
 
 def _with_log_odds_of_all(self: Any, X: Any) -> Any:
@@ -56,7 +60,104 @@ def _ballots_replayed(electorate: type[PromptTeachers], _plays: int, seed: int) 
     return Caught("replay on neighbours", f"one text moved {moved} ballots of a query", found=moved > 1)
 
 
+class _Echo:
+    """A model of two words that repeats what its prompt holds, and notes its calls."""
+
+    end = 9
+
+    def __init__(self) -> None:
+        self.calls: list[int] = []
+
+    def start(self, prompts: Any) -> "_Echo":
+        self.calls.append(len(prompts))
+        self._prompts = prompts
+        again = _Echo()
+        again.calls, again._prompts = self.calls, prompts
+        return again
+
+    def logits(self) -> Any:
+        return [[9.0 * prompt.count("a"), 9.0 * prompt.count("b")] for prompt in self._prompts]
+
+    def append(self, token: int) -> None:
+        self.calls.append(token)
+
+    def decode(self, tokens: Any) -> str:
+        return "".join("ab"[token] for token in tokens)
+
+
+def _writer(texts: Any, kind: type[PrivateWriter] = PrivateWriter, folder: Any = None) -> PrivateWriter:
+    settings: dict[str, Any] = {"epsilon": 9.0, "batch": 2, "tokens": 2, "free_share": 0.0, "shown": "{text}"}
+    return kind(_Echo(), asked="", clip=0.5, candidates=2, **settings).fit(texts, folder=folder)
+
+
+class _ClippedToTheRange(PrivateWriter):
+    """Clips differences to the range of the change of two of them."""
+
+    def _differences(self, logits: Any, likely: Any, candidates: Any) -> Any:
+        """Take the sensitivity for the largest difference: the mistake, for replacing a text moves by twice that."""
+        limit = self.plan_.choice.sensitivity
+        own = np.asarray(logits)[:, candidates] - np.asarray(logits).max(axis=1, keepdims=True)
+        return np.clip((own - likely[candidates]) * 4096, -limit, limit).astype(np.int64).sum(axis=0)
+
+
+def _ratios_enumerated(kind: type[PrivateWriter], _plays: int, _seed: int) -> Caught:
+    """Compute the law of a token for neighbouring batches, and compare the largest ratio with what was paid."""
+    writer, even = _writer(["a", "b"], kind), np.log(np.array([0.05, 0.05]))
+    choice, changes = writer.plan_.choice, [[0.0, 99.0], [99.0, 0.0]]
+    laws = []
+    for change in changes:
+        scores = writer._differences([change, [0.0, 0.0]], even, np.arange(2))
+        scores += 2 * np.array([0, -20_000])  # the public heights of two prompts: the second token is rare
+        heights = [math.exp(float(choice.rate) * int(score)) for score in scores]
+        laws.append([height / sum(heights) for height in heights])
+    worst = max(abs(math.log(p / q)) for p, q in zip(*laws, strict=True))
+    evidence = f"one text changes a probability by exp({worst:.3f}), and {choice.epsilon_per_choice:.3f} was paid"
+    return Caught("exact enumeration", evidence, found=worst > choice.epsilon_per_choice * (1 + 1e-9))
+
+
+class _CallsByLength(PrivateWriter):
+    """Reads long texts in parts."""
+
+    def _written(self, rows: Any) -> str:
+        """Call the model once more for each ten characters: the mistake, for calls can be counted from outside."""
+        for row in rows.tolist():
+            for _ in range(len(self._texts[row]) // 10):
+                self.model.start([""])
+        return super()._written(rows)
+
+
+def _calls_counted(kind: type[PrivateWriter], _plays: int, seed: int) -> Caught:
+    """Write with one tape of noise from two data sets that differ in the length of one text, and count calls."""
+    calls = []
+    for text in ("c", "c" * 1000):
+        with entropy_tape(seed):
+            writer = _writer(["c", "c", "c", text], kind)
+            writer.write(2)
+        calls.append(len(writer.model.calls))
+    return Caught("replay on neighbours", f"{calls[0]} and {calls[1]} calls", found=calls[0] != calls[1])
+
+
+def _dealt_again(self: Any, folder: Any, budget: Any, fingerprint: str) -> None:
+    """Go on with the ledger and a new deal: the mistake, for a text is then in several batches of one charge."""
+    _continued(self, folder, budget, fingerprint)
+    self._deal = writer_module._deal(len(self._texts), self.plan_)
+
+
+_continued = PrivateWriter._continue
+
+
+def _deals_compared(twin: tuple[Any, str, Any]) -> Caught:
+    """Fit twice with one folder, and see whether a text changes its batch."""
+    with replaced(*twin), tempfile.TemporaryDirectory() as folder:
+        writers = [_writer(["a"] * 40, folder=f"{folder}/notes") for _ in range(2)]
+        first, second = ([batch.tolist() for batch in writer._deal] for writer in writers)
+    return Caught("state after a restart", "the deals of two processes are compared", found=first != second)
+
+
 TEXT = (
+    kind_bug("clipped_to_the_range", "enumeration", _ClippedToTheRange, PrivateWriter, _ratios_enumerated),
+    kind_bug("calls_by_length", "replay", _CallsByLength, PrivateWriter, _calls_counted),
+    replacement_bug("batches_dealt_again", "state", (PrivateWriter, "_continue"), _dealt_again, _deals_compared),
     kind_bug("prompts_of_all_in_one_call", "replay", _PromptsOfAllInOneCall, PromptTeachers, _ballots_replayed),
     replacement_bug(
         "offset_of_the_batch", "replay", (LinearModel, "_with_log_odds"), _with_log_odds_of_all, _offset_replayed

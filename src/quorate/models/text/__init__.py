@@ -4,5 +4,14 @@ from quorate.models.text._adapters import HttpModel, TransformersModel
 from quorate.models.text._classifier import PromptClassifier
 from quorate.models.text._prompts import Prompt
 from quorate.models.text._teachers import PromptTeachers
+from quorate.models.text._writer import PrivateWriter, WritingPlan
 
-__all__ = ["HttpModel", "Prompt", "PromptClassifier", "PromptTeachers", "TransformersModel"]
+__all__ = [
+    "HttpModel",
+    "PrivateWriter",
+    "Prompt",
+    "PromptClassifier",
+    "PromptTeachers",
+    "TransformersModel",
+    "WritingPlan",
+]

@@ -6,7 +6,7 @@ Nothing here logs a prompt, and no error repeats one.
 import os
 import time
 from collections.abc import Sequence
-from os.path import commonpath
+from itertools import takewhile
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -25,14 +25,18 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 class TransformersModel:
-    """A causal language model of transformers, with its tokenizer. What all prompts of a call begin with is read once.
+    """A causal language model of transformers, with its tokenizer, for prompts and for a `PrivateWriter`.
 
-    The score of a word is the log probability of its first token after the prompt and a space.
+    The score of a word is the log probability of its first token after the prompt and a space. What all prompts of a
+    call begin with is read once. A writer's prompts are padded to `width` tokens, or cut to their last ones: the shapes
+    of all calls, and the place of each prompt in them, are then public.
     """
 
-    def __init__(self, model: Any, tokenizer: Any) -> None:
+    def __init__(self, model: Any, tokenizer: Any, *, width: int = 256) -> None:
         self._torch = import_extra("torch", "text", use="a model of transformers")
-        self._model, self._tokenizer = model, tokenizer
+        self._model, self._tokenizer, self._width = model, tokenizer, check_count("width", width)
+        self._decode: Any = getattr(tokenizer, "decode", None)
+        self.end = int(getattr(tokenizer, "eos_token_id", None) or 0)  # the token that ends a text
 
     def __call__(self, prompts: Sequence[str], words: Sequence[str]) -> Floats:
         """Return the score of each word after each prompt."""
@@ -40,12 +44,21 @@ class TransformersModel:
         if len(set(firsts)) < len(firsts):
             raise InvalidInput("words must begin with different tokens of the model; choose other words")
         tokens = [self._encode(prompt) for prompt in prompts]
-        shared = commonpath([each[:-1] for each in tokens])
-        shared = shared if len(shared) >= _FEWEST_SHARED and len(tokens) > 1 else []
+        same = takewhile(lambda column: len(set(column)) == 1, zip(*(each[:-1] for each in tokens), strict=False))
+        length = sum(1 for _ in same)
+        shared = tokens[0][:length] if length >= _FEWEST_SHARED and len(tokens) > 1 else []
         with self._torch.inference_mode():
-            logits = self._last_logits([each[len(shared) :] for each in tokens], list(shared))
+            logits = self._last_logits([each[len(shared) :] for each in tokens], shared)
             scores = self._torch.log_softmax(logits.float(), dim=-1)[:, firsts]
         return np.asarray(scores.cpu().numpy(), dtype=np.float64)
+
+    def start(self, prompts: Sequence[str]) -> "_Continued":
+        """Read prompts that are continued together, each in its place of a call of fixed shape."""
+        return _Continued(self._model, [self._encode(prompt) for prompt in prompts], self._width, self._torch)
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """Return the text of some tokens."""
+        return str(self._decode(list(tokens), skip_special_tokens=True)).strip()
 
     def _encode(self, text: str) -> list[int]:
         tokens: list[int] = self._tokenizer(text, add_special_tokens=False)["input_ids"]
@@ -74,6 +87,46 @@ class TransformersModel:
             use_cache=cache is not None,
         )
         return output.logits[torch.arange(rows), torch.tensor([len(each) - 1 for each in tokens])]
+
+
+class _Continued:
+    """Prompts of one width, padded on the left, and the same tokens after all of them."""
+
+    def __init__(self, model: Any, prompts: list[list[int]], width: int, torch: Any) -> None:
+        self._model, self._torch, self._cache = model, torch, None
+        ids = torch.zeros((len(prompts), width), dtype=torch.long)
+        self._mask = torch.zeros((len(prompts), width), dtype=torch.long)
+        for row, tokens in enumerate(prompts):
+            kept = tokens[-width:]
+            ids[row, width - len(kept) :] = torch.tensor(kept)
+            self._mask[row, width - len(kept) :] = 1
+        self._position = self._mask.sum(dim=1, keepdim=True)
+        self._read(ids, (self._mask.cumsum(dim=1) - 1).clamp(min=0))
+
+    def logits(self) -> Floats:
+        """Return the logits of the next token, one row a prompt."""
+        return self._logits
+
+    def append(self, token: int) -> None:
+        """Append a token to every prompt."""
+        ones = self._torch.ones_like(self._position)
+        self._mask = self._torch.cat([self._mask, ones], dim=1)
+        self._read(ones * token, self._position)
+        self._position = self._position + 1
+
+    def _read(self, ids: Any, positions: Any) -> None:
+        device = self._model.device
+        with self._torch.inference_mode():
+            output = self._model(
+                ids.to(device),
+                attention_mask=self._mask.to(device),
+                position_ids=positions.to(device),
+                past_key_values=self._cache,
+                use_cache=True,
+                logits_to_keep=1,
+            )
+        self._cache = output.past_key_values
+        self._logits: Floats = output.logits[:, -1].float().cpu().numpy().astype(np.float64)
 
 
 class HttpModel:

@@ -1,0 +1,336 @@
+"""Private texts, written token by token by a public model that sees one private text in each of many prompts.
+
+Claim (replace-one units: one private text): all texts that a writer ever writes are (epsilon, delta)-differentially
+private together. What they cost depends on public numbers alone, and is charged before the first token. Proof:
+PROOF.md, steps 5 to 8.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from inspect import signature
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+import numpy as np
+from scipy.special import log_softmax
+
+from quorate.compute.ensemble.dealing import deal_units
+from quorate.core.answerers import Journal
+from quorate.core.arrays import Floats, Integers
+from quorate.core.ballots import Ballots, release_counts
+from quorate.core.checks import check_count, check_delta, check_positive, check_rate
+from quorate.core.disk import write_new
+from quorate.core.errors import BudgetSpent, Infeasible, InvalidInput
+from quorate.core.estimator_calls import silence
+from quorate.core.ledger import Ledger
+from quorate.core.mechanisms import ExponentialChoice
+from quorate.core.privacy import Budget, Cost
+from quorate.core.privacy.claims import Claim, Node, budget_node, replaced
+from quorate.models.text._prompts import clean_text
+
+_GRID = 2**12  # steps of a log probability
+_LOWEST = 40.0  # below the likeliest token: no candidate counts as less likely
+_DEAL, _LEDGER, _TEXTS = "deal.json", "ledger.sqlite", "texts.jsonl"
+_BEGUN = "begun"
+
+
+class Continuation(Protocol):
+    """Some prompts that one model continues with the same tokens."""
+
+    def logits(self) -> Any:
+        """Return the logits of the next token, one row a prompt."""
+
+    def append(self, token: int) -> None:
+        """Append a token to every prompt."""
+
+
+class TokenModel(Protocol):
+    """A language model that writes: see `TransformersModel`.
+
+    A row of `logits` must be a function of its own prompt and of the tokens appended, to the last bit, whatever the
+    other prompts hold; and no prompt may make it fail.
+    """
+
+    @property
+    def end(self) -> int:
+        """The token that ends a text."""
+
+    def start(self, prompts: Sequence[str]) -> Continuation:
+        """Read prompts that are continued together."""
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """Return the text of some tokens."""
+
+
+@dataclass(frozen=True)
+class WritingPlan:
+    """What a writer can write, from public numbers alone.
+
+    Attributes
+    ----------
+    texts
+        The number of texts.
+    batches
+        The number of batches of private texts; each writes every so manieth text.
+    private_tokens
+        The most tokens of one text that are drawn with private texts in prompts; the public model draws the others.
+    choice
+        The mechanism that draws one of these tokens.
+
+    >>> plan = PrivateWriter.plan(records=5000, epsilon=3.0, delta=1e-6)
+    >>> print(plan)
+    1,500 texts of at most 60 tokens, of which 30 see private texts, by 50 batches of 100 private texts
+    """
+
+    texts: int
+    batches: int
+    batch: int
+    tokens: int
+    private_tokens: int
+    choice: ExponentialChoice
+
+    def __str__(self) -> str:
+        return (
+            f"{self.texts:,} texts of at most {self.tokens} tokens, of which {self.private_tokens} see private texts, "
+            f"by {self.batches:,} batches of {self.batch:,} private texts"
+        )
+
+
+class PrivateWriter:
+    """Synthetic texts under one claim.
+
+    Each private text stands in one prompt of one batch, dealt once and for all. A batch writes a text together: for
+    each token the differences of the log probabilities of its prompts to those of the public prompt are clipped and
+    averaged, and the exponential mechanism draws exactly. Where the public model is sure of a token it draws alone, at
+    no privacy cost, and so it does after `private_tokens` of a text.
+
+    Parameters
+    ----------
+    model
+        A `TokenModel`, such as `TransformersModel`.
+    epsilon, delta
+        The guarantee of all texts together; delta must be above 0.
+    tokens
+        The most tokens of a text.
+    batch
+        The number of private texts behind each text. The cost of a token falls with its square.
+    free_share
+        The share of the tokens of a text that the public model draws alone, at least.
+    sure
+        The probability from which the public model's likeliest token makes it draw alone.
+    clip
+        The largest difference of log probabilities that one private text can cause, to either side.
+    temperature
+        What log probabilities are divided by.
+    candidates
+        The number of tokens, the likeliest of the public model, among which each is drawn.
+    instruction, shown, asked
+        The public prompt is `instruction` and `asked`; a private text stands between the two, in {text} of `shown`.
+    characters
+        The length at which each private text is cut.
+
+    >>> class Echo:  # a stand-in of two words, which repeats those of its prompt; a real one is `TransformersModel`
+    ...     end = 2
+    ...     def __init__(self, prompts=()):
+    ...         self.prompts = prompts
+    ...     def start(self, prompts):
+    ...         return Echo(prompts)
+    ...     def logits(self):
+    ...         return [[prompt.count("tea"), prompt.count("jam")] for prompt in self.prompts]
+    ...     def append(self, token):
+    ...         pass
+    ...     def decode(self, tokens):
+    ...         return " ".join(["tea", "jam"][token] for token in tokens)
+    >>> writer = PrivateWriter(Echo(), epsilon=9.0, tokens=3, batch=50, candidates=2, free_share=0.0, temperature=0.1)
+    >>> writer.fit(["tea and tea"] * 50 + ["tea and tea"] * 50).write(1)
+    ['tea tea tea']
+    """
+
+    def __init__(
+        self,
+        model: TokenModel,
+        *,
+        epsilon: float = 3.0,
+        delta: float = 1e-6,
+        tokens: int = 60,
+        batch: int = 100,
+        free_share: float = 0.5,
+        sure: float = 0.9,
+        clip: float = 1.0,
+        temperature: float = 1.0,
+        candidates: int = 200,
+        instruction: str = "",
+        shown: str = "Text: {text}\n",
+        asked: str = "Text:",
+        characters: int = 400,
+    ) -> None:
+        self.model, self.epsilon, self.delta, self.tokens, self.batch = model, epsilon, delta, tokens, batch
+        self.free_share, self.sure, self.clip, self.temperature = free_share, sure, clip, temperature
+        self.candidates, self.instruction, self.shown, self.asked = candidates, instruction, shown, asked
+        self.characters = characters
+
+    @classmethod
+    def plan(cls, *, records: int, **settings: Any) -> WritingPlan:
+        """Return what a writer with these settings can write from so many private texts. Nothing private is read."""
+        unfitted = cls(None, **settings)  # type: ignore[arg-type]
+        return unfitted.plan_and_budget(check_count("records", records))[0]
+
+    def plan_and_budget(self, records: int) -> tuple[WritingPlan, Budget]:
+        """Return the plan for so many private texts, and a new budget that pays for it."""
+        check_delta(self.delta, zero=False)
+        batch, tokens = check_count("batch", self.batch), check_count("tokens", self.tokens)
+        check_count("candidates", self.candidates, least=2)
+        if records < batch:
+            raise Infeasible(f"batch={batch} takes at least so many texts, got {records}; lower batch")
+        if self.shown.count("{text}") != 1:
+            raise InvalidInput("shown must have {text} once")
+        if not 0 <= self.free_share <= 1:
+            raise InvalidInput(f"free_share must be from 0 to 1, got {self.free_share!r}")
+        private_tokens = max(1, math.ceil(tokens * (1 - self.free_share)))
+        check_rate("sure", self.sure)
+        clip = max(1, math.floor(_GRID * check_positive("clip", self.clip)))
+        steps = Fraction(4 * clip, batch * _GRID) / Fraction(check_positive("temperature", self.temperature))
+        choice = ExponentialChoice(epsilon=float(steps), sensitivity=2 * clip)  # proof: step 6
+        budget = Budget(epsilon=self.epsilon, delta=self.delta, slack=0.0, renyi=choice.renyi)
+        rounds = budget.affordable(choice.choice_cost(budget.order).times(private_tokens))
+        if rounds == 0:
+            raise Infeasible(f"epsilon={self.epsilon} does not pay for one text; raise epsilon or batch, or lower clip")
+        batches = records // batch
+        return WritingPlan(rounds * batches, batches, batch, tokens, private_tokens, choice), budget
+
+    def fit(self, texts: Sequence[Any], *, folder: str | Path | None = None) -> Self:
+        """Deal the private texts to batches and open the budget.
+
+        With a `folder`, which is private, the deal, the ledger and what was written are kept there: a writer with the
+        same settings and texts that is fitted with the same folder goes on with all three.
+        """
+        self.plan_, budget = self.plan_and_budget(len(texts))
+        self._texts = list(texts)
+        plain = {name: getattr(self, name) for name in signature(type(self)).parameters if name != "model"}
+        seen = hashlib.blake2b(json.dumps(plain, sort_keys=True).encode())
+        for text in self._texts:
+            seen.update(hashlib.blake2b(self._shown(text).encode("utf-8", "replace")).digest())
+        if folder is None:
+            self._deal, self.budget_, self._journal = _deal(len(texts), self.plan_), budget, Journal()
+        else:
+            self._continue(Path(folder), budget, seen.hexdigest())
+        lines = [tuple(line) for line in self._journal.lines()]
+        self._next = max((line[1] + 1 for line in lines if line[0] == _BEGUN), default=0)
+        self.free_, self.drawn_ = 0, 0
+        return self
+
+    def _continue(self, folder: Path, budget: Budget, fingerprint: str) -> None:
+        """Go on with the deal and the ledger of a folder, or make both."""
+        if not (folder / _DEAL).exists():
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            deal = [batch.tolist() for batch in _deal(len(self._texts), self.plan_)]
+            Ledger.create(folder / _LEDGER, budget, fingerprint=fingerprint).close()
+            write_new(folder / _DEAL, json.dumps({"fingerprint": fingerprint, "deal": deal}).encode(), synced=True)
+        kept = json.loads((folder / _DEAL).read_bytes())
+        if kept["fingerprint"] != fingerprint:
+            raise InvalidInput("folder must be new, or one that was made with these texts and settings; name another")
+        self._deal = [np.array(batch, dtype=np.int64) for batch in kept["deal"]]  # proof: step 5
+        self._ledger = Ledger.open(folder / _LEDGER, fingerprint=fingerprint)
+        self.budget_, self._journal = self._ledger.budget(), Journal(folder / _TEXTS)
+
+    def write(self, texts: int) -> list[str]:
+        """Return so many more texts. Every round of one text a batch is charged before its first token.
+
+        Raises
+        ------
+        BudgetSpent
+            If the budget cannot pay for all of them; none is then written.
+        """
+        count, batches = check_count("texts", texts), self.plan_.batches
+        first_unpaid = -(-self._next // batches)
+        rounds = max(0, -(-(self._next + count) // batches) - first_unpaid)
+        if rounds > self.budget_.affordable(self._round_cost()):
+            raise BudgetSpent(f"the budget does not pay for {count} more texts; plan_ says how many it is for")
+        return [self._write_next() for _ in range(count)]
+
+    def _round_cost(self) -> Cost:
+        return self.plan_.choice.choice_cost(self.budget_.order).times(self.plan_.private_tokens)
+
+    def _write_next(self) -> str:
+        """Charge for a round if this is its first text, and write a text. A text that is interrupted is lost."""
+        number, batch = self._next, self._next % self.plan_.batches
+        if batch == 0:
+            described = self.plan_.choice.describe(uses=self.plan_.private_tokens)
+            self.budget_.spend(self._round_cost(), releases=[described])  # proof: step 7: charge, then draw
+        self._next += 1
+        self._journal.add([(_BEGUN, number)])  # proof: step 7
+        text = self._written(self._deal[batch])
+        self._journal.add([("text", number, text)])
+        return text
+
+    @property
+    def texts_(self) -> list[str]:
+        """All texts that were written, also before a restart."""
+        return [line[2] for line in self._journal.lines() if line[0] == "text"]
+
+    @property
+    def free_share_(self) -> float:
+        """The share of tokens that the public model drew alone, since `fit`. It is a function of what was written."""
+        return self.free_ / max(self.drawn_, 1)
+
+    @property
+    def claim_(self) -> str:
+        """The guarantee, in one sentence."""
+        return str(Claim(float(self.epsilon), float(self.delta), unit=replaced("text")))
+
+    def claim_part(self) -> Node:
+        """Return all choices so far as a tree of integers."""
+        return budget_node(self.budget_)
+
+    def _written(self, rows: Integers) -> str:
+        """Write one text with the private texts of a batch."""
+        prompts = [self.instruction + self._shown(self._texts[row]) + self.asked for row in rows.tolist()]
+        with silence():
+            public, private = self.model.start([self.instruction + self.asked]), self.model.start(prompts)
+        tokens, left = list[int](), self.plan_.private_tokens
+        for _ in range(self.plan_.tokens):
+            likely = log_softmax(np.asarray(public.logits(), dtype=np.float64)[0])
+            candidates = np.argsort(-likely, kind="stable")[: self.candidates]
+            heights = _on_grid(np.maximum(likely[candidates] - likely[candidates[0]], -_LOWEST))
+            is_free = left == 0 or math.exp(likely[candidates[0]]) >= self.sure  # proof: step 8
+            scores = self.plan_.batch * heights
+            if is_free:
+                position = self.plan_.choice.choose_score(scores)
+            else:
+                left -= 1
+                sealed = Ballots(scores + self._differences(private.logits(), likely, candidates))
+                position = release_counts(sealed, self.plan_.choice.choose_score)  # proof: step 6
+            self.free_, self.drawn_ = self.free_ + is_free, self.drawn_ + 1
+            token = int(candidates[position])
+            if token == self.model.end:
+                break
+            tokens.append(token)
+            public.append(token)
+            private.append(token)
+        return self.model.decode(tokens)
+
+    def _differences(self, logits: Any, likely: Floats, candidates: Integers) -> Integers:
+        """Return the sum over prompts of clipped whole differences of log probabilities to the public ones."""
+        with np.errstate(all="ignore"):
+            own = log_softmax(np.asarray(logits, dtype=np.float64), axis=1)[:, candidates]
+            whole = np.trunc((own - likely[candidates]) * _GRID)
+        limit = self.plan_.choice.sensitivity // 2
+        whole = np.clip(np.nan_to_num(whole, nan=0.0, posinf=limit, neginf=-limit), -limit, limit)  # proof: step 6
+        return np.asarray(whole.astype(np.int64).sum(axis=0))
+
+    def _shown(self, text: Any) -> str:
+        return self.shown.replace("{text}", clean_text(text, self.characters))
+
+
+def _deal(records: int, plan: WritingPlan) -> list[Integers]:
+    """Return the texts of each batch, by a secret permutation: equally many, and the rest in none."""
+    dealt, _ = deal_units(np.arange(records), records, teachers=plan.batches)
+    return [rows[: plan.batch] for rows in np.split(dealt.rows, np.cumsum(dealt.sizes)[:-1])]
+
+
+def _on_grid(values: Floats) -> Integers:
+    return np.trunc(values * _GRID).astype(np.int64)
