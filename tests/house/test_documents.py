@@ -52,7 +52,7 @@ def test_every_block_of_a_page_runs(name, tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     different = []
     run_page(ROOT / name, lambda block, text: resembles(block.output, text) or different.append((block.body, text)))
-    assert not different, "write what these blocks print: cd tests && python -m support.documents PAGE"
+    assert not different, "write what these blocks print: PYTHONPATH=tests python -m support.documents PAGE"
 
 
 def test_blocks_say_what_they_are_and_nothing_goes_unrun_by_accident():

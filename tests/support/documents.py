@@ -4,7 +4,7 @@ A block is run in the folder and with the names that the blocks before it on the
 which no reader sees, may prepare tables (`<!-- prepare: ... -->`) or name programs of other people, or our own
 long-running commands, that are not run there (`<!-- not run: curl -->`).
 
-What a block prints stands below it, after `<!-- output -->`; `python -m support.documents PAGE...`, run in tests/,
+What a block prints stands below it, after `<!-- output -->`; `PYTHONPATH=tests python -m support.documents PAGE...`
 writes it.
 """
 
