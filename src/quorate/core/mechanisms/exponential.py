@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from quorate.core._noise import NoiseSource, system_noise
-from quorate.core.arrays import Floats, Integers
+from quorate.core.arrays import Integers
 from quorate.core.checks import check_count, check_delta, check_positive
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.hypotheses.concept import Hypothesis, Tally
@@ -127,7 +127,7 @@ class ExponentialChoice:
         whole = np.clip(whole.astype(np.int64), -_FARTHEST_SCORE, _FARTHEST_SCORE)  # proof: step 5
         if budget is not None:
             budget.spend(self.choice_cost(budget.order), releases=[self.describe()])  # charge, then draw
-        return draw_position(whole.max() - whole, self.rate, noise)
+        return noise.choice(whole.tolist(), float_up(1 / self.rate))  # proof: step 5
 
 
 def _times(choices: int, divergence: float) -> float:
@@ -135,7 +135,7 @@ def _times(choices: int, divergence: float) -> float:
 
 
 _MOST_CANDIDATES = 2**62
-_FARTHEST_SCORE = 2**52  # from 0: differences are doubles
+_FARTHEST_SCORE = 2**52  # from 0
 _SCALE = 61  # bits of the largest sum of proposal weights, but for the margin
 _MARGIN = 2.0**-20  # by which a proposal weight exceeds its floating-point value: far above all rounding (step 2)
 
@@ -192,28 +192,12 @@ def proposal_weights(counts: Integers, rate: Fraction) -> tuple[Integers, int]:
     fewest = int(np.flatnonzero(counts)[0])
     with np.errstate(over="ignore", under="ignore"):
         fading = np.exp(-float(rate) * np.arange(counts.size - fewest))
+    weights = counts[fewest:] * fading
+    shift = _SCALE - int(np.frexp(weights.sum())[1])
     bounds = np.zeros(counts.size, dtype=np.int64)
-    bounds[fewest:], shift = _whole_weights(counts[fewest:] * fading)
+    bounds[fewest:] = np.floor(np.ldexp(weights * (1 + _MARGIN), shift)).astype(np.int64) + 1  # proof: step 2
     bounds[counts == 0] = 0
     return bounds, shift
-
-
-def _whole_weights(weights: Floats) -> tuple[Integers, int]:
-    """Return whole numbers that are at least the weights times 2**shift, barely more, and shift."""
-    shift = _SCALE - int(np.frexp(weights.sum())[1])
-    return np.floor(np.ldexp(weights * (1 + _MARGIN), shift)).astype(np.int64) + 1, shift  # proof: step 2
-
-
-def draw_position(drops: Integers, rate: Fraction, noise: NoiseSource) -> int:
-    """Return a position with probability proportional to exp(-rate * drop); the least drop is 0."""
-    with np.errstate(under="ignore"):
-        bounds, shift = _whole_weights(np.exp(-float(rate) * drops))  # proof: step 5
-    upto = np.cumsum(bounds)
-    while True:
-        position = int(np.searchsorted(upto, draw_below(int(upto[-1]), noise), side="right"))
-        factor = Fraction(1 << max(shift, 0), int(bounds[position]) << max(-shift, 0))
-        if happens(factor, rate * int(drops[position]), noise):
-            return position
 
 
 def draw_level(counts: Integers, rate: Fraction, noise: NoiseSource) -> int:
