@@ -1,12 +1,13 @@
 """`quorate audit`: attack the claims, replay the predictors, and report how close the attacks came."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 from rich.console import Console
 
-from quorate.auditing import Comparison, Replay, Verdict, audit_release_once, runs, targets
+from quorate.auditing import Comparison, Replay, audit_release_once, runs, targets
 from quorate.auditing import audit as attack
 from quorate.cli.options import AsJson
 from quorate.cli.output import check_report, show, show_rows, show_step
@@ -15,6 +16,8 @@ from quorate.core.errors import InvalidInput
 from quorate.core.progress import hidden_progress, progress
 
 _FIELDS = ("target", "lower_bound", "ratio", "exact", "attack", "plays", "confidence", "not_tested", "violated")
+_TITLES = {"replays": "Replay of", "charges": "Charges of"}
+_Findings = dict[str, dict[str, Any]]  # by kind ("verdicts", "replays" or "charges") and name
 
 
 def audit(
@@ -50,26 +53,29 @@ def audit(
         raise InvalidInput(f"confidence must lie between 0 and 1, got {confidence!r}")
     check_report(report)
     games, replayed, played = targets.select_targets(names)  # a wrong name is refused before anything is played
-    findings = _Found({}, {}, {})
-    count = len(games) + len(replayed) + len(played)
+    runs_by_kind: dict[str, dict[str, Callable[[], Any]]] = {
+        "verdicts": {name: partial(attack, game, plays=plays, confidence=confidence) for name, game in games.items()},
+        "replays": {name: partial(targets.run_replay, name) for name in replayed},
+        "charges": {name: partial(runs.compare_run, name) for name in played},
+    }
+    findings: _Findings = {kind: {} for kind in runs_by_kind}
+    count = sum(map(len, runs_by_kind.values()))
     with progress("attacking the claims"):
-        for number, name in enumerate([*games, *replayed, *played], start=1):
-            show_step(f"attacking {name.replace('_', ' ')}, {number} of {count}")
-            with hidden_progress():
-                if number <= len(games):
-                    findings.verdicts[name] = attack(games[name], plays=plays, confidence=confidence)
-                elif number <= len(games) + len(replayed):
-                    findings.replays[name] = targets.run_replay(name)
-                else:
-                    findings.charges[name] = runs.compare_run(name)
+        for kind, named_runs in runs_by_kind.items():
+            for name, run in named_runs.items():
+                number = 1 + sum(map(len, findings.values()))
+                show_step(f"attacking {name.replace('_', ' ')}, {number} of {count}")
+                with hidden_progress():
+                    findings[kind][name] = run()
     show(_as_dict(findings), lambda: _show(findings), as_json=json)
+    replays = _sentences(findings)
     if report is not None:
         from quorate.report import write_report
         from quorate.report.trust import AuditReport
 
-        write_report(AuditReport(verdicts=tuple(findings.verdicts.values()), replays=_sentences(findings)), report)
-    broken = any(verdict.violated for verdict in findings.verdicts.values())
-    return int(broken or not all(is_sound for _, _, is_sound in _sentences(findings)))
+        write_report(AuditReport(verdicts=tuple(findings["verdicts"].values()), replays=replays), report)
+    broken = any(verdict.violated for verdict in findings["verdicts"].values())
+    return int(broken or not all(is_sound for _, _, is_sound in replays))
 
 
 def _audit_one_fit(names: Sequence[str], canaries: int, json: bool) -> int:
@@ -90,31 +96,22 @@ def _audit_one_fit(names: Sequence[str], canaries: int, json: bool) -> int:
     return int(findings.violated)
 
 
-class _Found(NamedTuple):
-    """What came of all attacks, by name."""
-
-    verdicts: dict[str, Verdict]
-    replays: dict[str, Replay]
-    charges: dict[str, Comparison]
-
-
-def _as_dict(findings: _Found) -> dict[str, object]:
-    return {
+def _as_dict(findings: _Findings) -> dict[str, object]:
+    figures: dict[str, object] = {
+        kind: [{"name": name, "sound": outcome.sound, **vars(outcome)} for name, outcome in findings[kind].items()]
+        for kind in _TITLES
+    }
+    return figures | {
         "verdicts": [
             {"name": name, "claim": {"epsilon": verdict.claim[0], "delta": verdict.claim[1]}}
             | {field: getattr(verdict, field) for field in _FIELDS}
-            for name, verdict in findings.verdicts.items()
-        ],
-        "replays": [{"name": name, "sound": replay.sound, **vars(replay)} for name, replay in findings.replays.items()],
-        "charges": [
-            {"name": name, "sound": comparison.sound, **vars(comparison)}
-            for name, comparison in findings.charges.items()
-        ],
+            for name, verdict in findings["verdicts"].items()
+        ]
     }
 
 
-def _show(findings: _Found) -> None:
-    verdicts = findings.verdicts
+def _show(findings: _Findings) -> None:
+    verdicts = findings["verdicts"]
     claims = [
         {
             "claim of": name,
@@ -137,17 +134,14 @@ def _show(findings: _Found) -> None:
         console.print(f"{title}: {'sound' if is_sound else 'NOT SOUND'}; {text}.", soft_wrap=True, highlight=False)
 
 
-def _sentences(findings: _Found) -> list[tuple[str, str, bool]]:
+def _sentences(findings: _Findings) -> list[tuple[str, str, bool]]:
     """Return for each replay and each run its name, what came of it, and whether it is sound."""
-    replays = [
-        (f"Replay of {name.replace('_', ' ')}", _describe_replay(outcome), outcome.sound)
-        for name, outcome in findings.replays.items()
+    describe: dict[str, Callable[[Any], str]] = {"replays": _describe_replay, "charges": _describe_charges}
+    return [
+        (f"{title} {name.replace('_', ' ')}", describe[kind](outcome), outcome.sound)
+        for kind, title in _TITLES.items()
+        for name, outcome in findings[kind].items()
     ]
-    charges = [
-        (f"Charges of {name.replace('_', ' ')}", _describe_charges(outcome), outcome.sound)
-        for name, outcome in findings.charges.items()
-    ]
-    return replays + charges
 
 
 def _describe_charges(comparison: Comparison) -> str:

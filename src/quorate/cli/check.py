@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from cyclopts import Group, Parameter
 
-from quorate.cli.options import Trusted, options_from, split_list, with_options
+from quorate.cli.options import Names, Trusted, options_from, with_options
 from quorate.cli.output import check_report, show
 from quorate.cli.predict import rows_of_model
 from quorate.cli.reading import Data, Tables, check_column_names, read_data, target_column
@@ -50,7 +50,7 @@ class Test:
     model: Path
     _: KW_ONLY
     by: str | None = None
-    by_values: str | None = None
+    by_values: Names = ()
     max_error: float | None = None
     min_auc: float | None = None
     report: Path | None = None
@@ -67,7 +67,7 @@ class Test:
         },
     )
 )
-def check(test: Test, tables: Tables, *, trusted: Trusted = "", **settings: Any) -> int:
+def check(test: Test, tables: Tables, *, trusted: Trusted = (), **settings: Any) -> int:
     """Test a published classifier on held-out private records: error, recalls, auc and calibration, by group.
 
     The guarantee covers everything that is printed. Exit code 1 if a given limit is not shown to hold.
@@ -75,7 +75,7 @@ def check(test: Test, tables: Tables, *, trusted: Trusted = "", **settings: Any)
     Example: `quorate check rule later.csv --label outcome --epsilon 1 --by sex --max-error 0.2 --report check.html`
     """
     check_report(test.report, inputs=[tables.table, tables.public, tables.schema])
-    folder, tables, model = _open_tested(test, tables, split_list(trusted) or None)
+    folder, tables, model = _open_tested(test, tables, list(trusted) or None)
     if test.min_auc is not None and (not hasattr(model, "predict_proba") or len(model.classes_) != 2):
         raise InvalidInput("--min-auc needs a model of two classes with probabilities")
     with progress("reading the table"):
@@ -100,9 +100,9 @@ def _without_groups(by: str | None, folder: PublishedFolder, tables: Tables) -> 
     """Return the tables without the column of groups, if the model does not read it."""
     schema = folder.schema()
     features = folder.manifest.get("feature_names", ()) if schema is None else (*schema.columns, *schema.leave_out)
-    if by is None or by in features or by in split_list(tables.leave_out):
+    if by is None or by in features or by in tables.leave_out:
         return tables
-    return replace(tables, leave_out=f"{tables.leave_out},{by}" if tables.leave_out else by)
+    return replace(tables, leave_out=(*tables.leave_out, by))
 
 
 def _open_tested(test: Test, tables: Tables, trusted: list[str] | None) -> tuple[PublishedFolder, Tables, Any]:
@@ -147,8 +147,8 @@ def read_held_out(folder: PublishedFolder, model: Any, tables: Tables) -> Data:
         check_column_names(records, label=[label], groups=[tables.groups])
         rows, labels = model.encode(records)
         return _with_rows(Data(records, None, None, label, labels), rows, tables)
-    described = (tables.schema, tables.public, tables.classes, tables.texts, tables.missing_texts)
-    if folder.schema() is None and described == (None,) * len(described) and not tables.gaps:
+    described = (tables.schema, tables.public, tables.classes, tables.texts, tables.missing_texts, tables.gaps)
+    if folder.schema() is None and not any(described):
         return _read_by_model(folder, model, tables)
     is_classifier = hasattr(model, "classes_")
     if not is_classifier:
@@ -161,9 +161,8 @@ def read_held_out(folder: PublishedFolder, model: Any, tables: Tables) -> Data:
 def _read_by_model(folder: PublishedFolder, model: Any, tables: Tables) -> Data:
     """Read held-out records by the columns that the model knows; its classes are those of the label."""
     records, label = tables.read(), _label(tables)
-    leave_out = split_list(tables.leave_out)
-    check_column_names(records, label=[label], groups=[tables.groups], leave_out=leave_out)
-    unread = [name for name in (label, tables.groups, *leave_out) if name is not None]
+    check_column_names(records, label=[label], groups=[tables.groups], leave_out=tables.leave_out)
+    unread = [name for name in (label, tables.groups, *tables.leave_out) if name is not None]
     rows = rows_of_model(folder, records.drop_columns(unread), role="private")
     if not hasattr(model, "classes_"):
         return _with_rows(Data(records, None, None, label, target_column(records, label)), rows, tables)
@@ -186,12 +185,12 @@ def _label(tables: Tables) -> str:
     return tables.label
 
 
-def _find_group_values(by: str, values: str | None, data: Data) -> list[str]:
+def _find_group_values(by: str, values: Sequence[str], data: Data) -> list[str]:
     """Return the groups: as given, or as the schema declares them. They are never read from the records."""
     if by not in data.records.column_names:
         raise InvalidInput(f"--by names {by!r}, and there is no such column")
-    if values is not None:
-        return split_list(values)
+    if values:
+        return list(values)
     kind = None if data.schema is None else data.schema.columns.get(by)
     if not isinstance(kind, Category):
         raise InvalidInput(f"the values of {by!r} are not declared, and are not read from private records: --by-values")

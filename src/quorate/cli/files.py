@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from quorate.cli.options import AsJson, Trusted, split_list
+from quorate.cli.options import AsJson, Trusted
 from quorate.cli.output import check_new_file, check_new_folder, show, show_bill, show_step
 from quorate.cli.reading import TableFile, check_column_names
 from quorate.core.checks import check_count, check_delta, check_positive
@@ -28,7 +28,7 @@ def export(
     onnx: Path | None = None,
     card: Path | None = None,
     license: str = "other",
-    trusted: Trusted = "",
+    trusted: Trusted = (),
     json: AsJson = False,
 ) -> int:
     """Export a published model: as an ONNX file, or with a model card for a hub. A private folder is refused.
@@ -53,7 +53,7 @@ def export(
 
     if onnx is None and card is None:
         raise InvalidInput("nothing to write: add --onnx FILE or --card FOLDER")
-    opened, types = open_published(folder), split_list(trusted) or None
+    opened, types = open_published(folder), list(trusted) or None
     if card is not None:
         check_new_folder(card)
     bill = {"kind": opened.kind, "claim": opened.manifest["claim"]}
@@ -169,7 +169,7 @@ def look(source: TableFile, *, out: Path | None = None, json: AsJson = False) ->
     """
     if out is not None:
         check_new_file(out, inputs=[source.table])
-    irregularities, unused = Irregularities(), split_list(source.leave_out)
+    irregularities, unused = Irregularities(), source.leave_out
     records = source.read(irregularities)
     check_column_names(records, label=[source.label], groups=[source.groups], leave_out=unused)
     roles: dict[str, Any] = {"label": source.label, "groups": source.groups, "leave_out": unused}

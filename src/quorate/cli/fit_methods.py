@@ -46,7 +46,7 @@ _EXTRA: dict[str, tuple[Any, Any, str]] = {  # type, default, help
     "model": (Path, inspect.Parameter.empty, "The folder of a published classifier or regression."),
     "spill": (Path | None, None, "The folder where rows wait for --memory; by default the system's temporary folder."),
     "student": (Path, inspect.Parameter.empty, "The folder of a published student or hypothesis."),
-    "trusted": (Trusted, "", ""),
+    "trusted": (Trusted, (), ""),
     "waves": (int | Literal["auto"], 0, "The number of random Fourier features of all numbers together."),
 }
 _TYPES: dict[str, Any] = {  # of parameters that are plain texts in Python

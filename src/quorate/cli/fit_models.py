@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from quorate.cli.fit_methods import METHODS, Method
-from quorate.cli.options import make_concept, make_learner, split_list, two_numbers
+from quorate.cli.options import make_concept, make_learner, two_numbers
 from quorate.cli.output import check_apart, printed_aside
 from quorate.cli.reading import (
     Data,
@@ -55,7 +55,7 @@ class Fitted:
 
 def fit_table(name: str, tables: Tables, settings: dict[str, Any]) -> Fitted:
     """Read the whole table, and fit."""
-    account, trusted = settings.pop("account", None), split_list(settings.pop("trusted", "")) or None
+    account, trusted = settings.pop("account", None), list(settings.pop("trusted", ())) or None
     is_learned = name == "linear" and tables.public is None and tables.schema is None
     with progress("reading the table"):
         estimator, data = _read(name, tables, settings, trusted, is_learned=is_learned)

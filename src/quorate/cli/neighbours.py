@@ -14,7 +14,7 @@ from cyclopts import App, Parameter
 
 from quorate.cli.fit_methods import METHODS
 from quorate.cli.fit_models import TARGET_FILE
-from quorate.cli.options import AsJson, options_from, split_list, two_numbers, with_options
+from quorate.cli.options import AsJson, Names, options_from, split_list, two_numbers, with_options
 from quorate.cli.output import show, show_bill, show_plan
 from quorate.cli.reading import FileOptions, show_problems, target_column
 from quorate.core.errors import InvalidInput
@@ -55,7 +55,7 @@ def _plan(
     *,
     label: str | None = None,
     bounds: str | None = None,
-    leave_out: str = "",
+    leave_out: Names = (),
     files: FileOptions = FileOptions(),
     json: AsJson = False,
     **settings: Any,
@@ -75,7 +75,7 @@ def _plan(
     leave_out
         Columns that no query has, such as names of people, separated by commas.
     """
-    table, without = read_table(public, role="public", **files.file_settings()), split_list(leave_out)
+    table, without = read_table(public, role="public", **files.file_settings()), list(leave_out)
     if bounds is None:
         schema = Schema.from_public(table, label=label, leave_out=without)
         labels = None if label is None else schema.labels(table, role="public")

@@ -6,7 +6,7 @@ Nothing is declared twice, and no option that was given is passed over in silenc
 import inspect
 import os
 import re
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
@@ -14,7 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_origin
 
-from cyclopts import Parameter
+from cyclopts import Parameter, Token
 
 from quorate.core.errors import InvalidInput
 from quorate.core.lazy import install_command
@@ -43,8 +43,16 @@ OutsideMark = Annotated[
         "folder that is put back spends its budget again.",
     ),
 ]
+
+
+def _split(_type: Any, tokens: Sequence[Token]) -> tuple[str, ...]:
+    """Return the texts that are separated by commas, of an option that may be given several times."""
+    return tuple(part.strip() for token in tokens if token.value for part in token.value.split(","))
+
+
+Names = Annotated[tuple[str, ...], Parameter(converter=_split)]
 Trusted = Annotated[
-    str,
+    Names,
     Parameter(
         help="Types of estimators in the model that are not known to be safe, separated by commas, as given to "
         "quorate.save. They are imported, and their code runs: name only what you would run."

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
-from quorate.cli.options import split_list
+from quorate.cli.options import Names
 from quorate.core.errors import InvalidInput
 from quorate.core.progress import LINE
 from quorate.planner import Plan
@@ -218,7 +218,7 @@ class QueryOptions:
 
     out: Path | None = None
     row_id: str | None = None
-    leave_out: str = ""
+    leave_out: Names = ()
     json: bool = False
 
     def read(self, queries: Path) -> tuple[Any, RowIds]:
@@ -226,7 +226,7 @@ class QueryOptions:
         if self.out is not None:
             check_new_file(self.out, inputs=[queries])
         table = read_table(queries, role="query")
-        names = [("--leave-out", name) for name in split_list(self.leave_out)]
+        names = [("--leave-out", name) for name in self.leave_out]
         for option, name in [*names, *([("--row-id", self.row_id)] if self.row_id else [])]:
             if name not in table.column_names:
                 raise InvalidInput(f"{option} names {name!r}, and the queries have no such column")
@@ -236,7 +236,7 @@ class QueryOptions:
 
     def select(self, table: Any, columns: Collection[str]) -> Any:
         """Return what a model that takes these columns reads of the queries: the column of ids, if it is one."""
-        unread = set(split_list(self.leave_out))
+        unread = set(self.leave_out)
         if self.row_id is not None:
             unread = unread - {self.row_id} if self.row_id in columns else unread | {self.row_id}
         return table.drop_columns(sorted(unread))

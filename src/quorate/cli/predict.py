@@ -10,7 +10,7 @@ import numpy as np
 from cyclopts import Parameter
 from numpy.typing import NDArray
 
-from quorate.cli.options import Device, OutsideMark, Trusted, split_list, use_device
+from quorate.cli.options import Device, OutsideMark, Trusted, use_device
 from quorate.cli.output import QueryOptions, Replies, RowIds, check_report, show_answers, show_bill, verdict
 from quorate.core.errors import BudgetSpent, InvalidInput
 from quorate.core.mechanisms.base import ThresholdMechanism
@@ -34,7 +34,7 @@ def predict(
     caller: str = "",
     dry_run: bool = False,
     unknown: Literal["answer", "refuse"] = "answer",
-    trusted: Trusted = "",
+    trusted: Trusted = (),
     device: Annotated[Device, Parameter(env_var="QUORATE_DEVICE")] = "auto",
     report: Path | None = None,
     outside_mark: OutsideMark = True,
@@ -76,8 +76,9 @@ def predict(
     if opened.kind in _RELEASES:
         return _ask_release(opened, queries, options, caller)
     rows, row_ids, notes = _read_queries(opened, queries, options, unknown=unknown)
-    types = split_list(trusted) if trusted else None
-    model = load(opened, trusted=types, outside_mark=outside_mark)  # a changed file or manifest is refused here
+    model = load(
+        opened, trusted=list(trusted) or None, outside_mark=outside_mark
+    )  # a changed file or manifest is refused here
     try:
         if dry_run:
             return _show_quote(opened, model, rows, caller, notes, as_json=options.json)

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import numpy as np
 from cyclopts import Group, Parameter
 
-from quorate.cli.options import split_list
+from quorate.cli.options import Names, split_list
 from quorate.cli.output import check_apart
 from quorate.core.checks import is_named_id
 from quorate.core.errors import InvalidInput
@@ -85,7 +85,7 @@ class TableFile(FileOptions, _PrivateTable):
 
     label: str | None = None
     groups: str | None = None
-    leave_out: str | None = None
+    leave_out: Names = ()
 
     def read(self, irregularities: Irregularities | None = None) -> Any:
         """Read the private table, and count its irregular lines."""
@@ -117,12 +117,12 @@ class Tables(TableFile):
         value is refused, unless the public table has some in that column or the schema allows it.
     """
 
-    classes: str | None = None
+    classes: Names = ()
     read_classes: bool = False
     public: Path | None = None
     schema: Path | None = None
-    texts: str | None = None
-    missing_texts: str | None = None
+    texts: Names = ()
+    missing_texts: Names = ()
     gaps: bool = False
 
 
@@ -175,7 +175,7 @@ def read_data(
     """
     names = split_list(tables.label)
     are_flags = several and not number and len(names) > 1
-    if number and (len(names) != 1 or tables.classes is not None or tables.read_classes):
+    if number and (len(names) != 1 or tables.classes or tables.read_classes):
         raise InvalidInput("a number to predict takes one --label, a column of numbers, and no classes")
     if are_flags and tables.read_classes:
         raise InvalidInput("--read-classes takes one --label that is a class")
@@ -193,7 +193,7 @@ def read_data(
 
 def _read_flags(tables: Tables, records: Any, schema: Schema, names: Sequence[str]) -> Any:
     """Return columns of 0 and 1, or of two declared classes, as a table of 0 and 1."""
-    values = ["0", "1"] if tables.classes is None else split_list(tables.classes)
+    values = list(tables.classes or ("0", "1"))
     if len(values) != 2:
         raise InvalidInput(f"several labels take two --classes, the second for a label that is set, got {len(values)}")
     flags = {name: schema.with_label(name, values).label_codes(records) == 1 for name in names}
@@ -230,9 +230,9 @@ def _read_features(
     irregularities = Irregularities()
     records = tables.read(irregularities)
     if leave_ids and tables.schema is None:
-        used = {tables.label, tables.groups, *split_list(tables.leave_out), *targets}
+        used = {tables.label, tables.groups, *tables.leave_out, *targets}
         ids = [name for name in records.column_names if is_named_id(name) and name not in used]
-        tables = replace(tables, leave_out=",".join([*split_list(tables.leave_out), *ids]))
+        tables = replace(tables, leave_out=(*tables.leave_out, *ids))
     public, schema = describe_columns(tables, records, targets=targets)
     problems = find_problems(schema, records, irregularities)
     if is_learned:
@@ -274,19 +274,21 @@ def describe_columns(tables: Tables, records: Any, *, targets: Sequence[str] = (
     `targets` are columns to predict that are not classes of one label; the schema leaves them out.
     """
     label = None if targets else tables.label
-    leave_out, texts, missing = (split_list(text) for text in (tables.leave_out, tables.texts, tables.missing_texts))
-    check_column_names(records, label=[label, *targets], groups=[tables.groups], leave_out=leave_out, texts=texts)
+    texts, missing = list(tables.texts), list(tables.missing_texts)
+    check_column_names(
+        records, label=[label, *targets], groups=[tables.groups], leave_out=tables.leave_out, texts=texts
+    )
     check_apart(tables.table, tables.public)
     public = None if tables.public is None else read_table(tables.public, role="public", encoding=tables.encoding)
-    leave_out = list(dict.fromkeys([*leave_out, *targets]))
+    left_out = list(dict.fromkeys([*tables.leave_out, *targets]))
     classes = None if targets else _declared_classes(tables, records)
     if tables.schema is None:
         rows, make = (records, Schema.numbers) if public is None else (public, Schema.from_public)
         reading = Reading(missing_texts=(*MISSING_TEXTS, *missing))
-        columns: dict[str, Any] = {"leave_out": leave_out, "texts": texts, "reading": reading}
+        columns: dict[str, Any] = {"leave_out": left_out, "texts": texts, "reading": reading}
         schema = make(rows, label=label, classes=classes, groups=tables.groups, **columns)
     else:
-        schema = Schema.load(tables.schema).without(leave_out).with_texts(texts).with_missing_texts(missing)
+        schema = Schema.load(tables.schema).without(left_out).with_texts(texts).with_missing_texts(missing)
         schema = schema if tables.groups is None else schema.with_groups(tables.groups)
         schema = _with_label(schema, label, classes)
     return public, schema.with_gaps() if tables.gaps else schema
@@ -303,8 +305,8 @@ def _with_label(schema: Schema, label: str | None, classes: Sequence[str] | None
 
 def _declared_classes(tables: Tables, records: Any) -> list[str] | None:
     if not tables.read_classes:
-        return None if tables.classes is None else split_list(tables.classes)
-    if tables.classes is not None or tables.label is None:
+        return list(tables.classes) or None
+    if tables.classes or tables.label is None:
         raise InvalidInput("--read-classes reads the labels of --label COLUMN; it takes no --classes")
     return distinct_labels(records[tables.label])
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import Group, Parameter
 
 from quorate.cli.fit_methods import Method
-from quorate.cli.options import AsJson, Measures, options_of, refuse_idle, split_list, with_options
+from quorate.cli.options import AsJson, Measures, Names, options_of, refuse_idle, split_list, with_options
 from quorate.cli.output import (
     check_apart,
     check_new_folder,
@@ -167,7 +167,7 @@ class ReleaseOptions(Measures, FileOptions):
     sql: str | None = None
     columns: Path | None = None
     groups: Annotated[str | None, Parameter(name=["--groups", "--people"])] = None
-    leave_out: str | None = None
+    leave_out: Names = ()
     ask: Annotated[list[str] | None, Parameter(negative="")] = None
     band: float | None = None
     counts: bool = False
@@ -191,7 +191,7 @@ class ReleaseOptions(Measures, FileOptions):
     @property
     def subject_settings(self) -> dict[str, Any]:
         """Which columns of the tables are not released, and how the private file is written, as `Subject` takes it."""
-        return {"left_out": split_list(self.leave_out), "groups": self.groups, **self.file_settings()}
+        return {"left_out": self.leave_out, "groups": self.groups, **self.file_settings()}
 
     def subject(self) -> Subject:
         """Return what the queries are about."""
@@ -199,7 +199,7 @@ class ReleaseOptions(Measures, FileOptions):
 
     def declared_columns(self) -> Columns | None:
         """Return the declarations of the file of --columns."""
-        return None if self.columns is None else Columns.load(self.columns, leave_out=split_list(self.leave_out))
+        return None if self.columns is None else Columns.load(self.columns, leave_out=self.leave_out)
 
     @property
     def queries(self) -> list[str]:

@@ -18,7 +18,6 @@ from quorate.cli.options import (
     Trusted,
     extra_needed,
     options_from,
-    split_list,
     use_device,
     with_options,
 )
@@ -140,7 +139,7 @@ def serve(
             "them at once.",
         ),
     ] = 20.0,
-    trusted: Trusted = "",
+    trusted: Trusted = (),
     device: Annotated[
         Device, Parameter(env_var="QUORATE_DEVICE", help="Where ballots are counted, as for `quorate predict`.")
     ] = "auto",
@@ -162,7 +161,7 @@ def serve(
         raise InvalidInput(f"port must be a number from 0 to 65535, got {port}")
     if device != "auto":
         use_device(device)
-    server = Settings.of(model, *models, pace_ms=pace, trusted=tuple(split_list(trusted)), **settings)
+    server = Settings.of(model, *models, pace_ms=pace, trusted=trusted, **settings)
     folders = [open_folder(path) for path in (model, *models)]
     private = [folder for folder in folders if not isinstance(folder, PublishedFolder)]
 

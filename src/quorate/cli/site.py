@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
-from quorate.cli.options import AsJson, Trusted, extra_needed, split_list
+from quorate.cli.options import AsJson, Trusted, extra_needed
 from quorate.cli.output import check_new_folder, show_bill
 from quorate.core.errors import InvalidInput
 
@@ -75,7 +75,7 @@ def _serve(
         "127.0.0.1"
     ),
     port: Annotated[int, Parameter(help="The port to listen on; 0 for any that is free.")] = 8901,
-    trusted: Trusted = "",
+    trusted: Trusted = (),
 ) -> int:
     """Send ballots of this owner's teachers to one coordinator, each charged to the model's ledger first."""
     sites = _sites()
@@ -85,7 +85,7 @@ def _serve(
         raise InvalidInput(f"port must be a number from 0 to 65535, got {port}")
     party, peers = sites.Keys.read(keys), [sites.Card.read(path) for path in peer]
     card = sites.Card.read(coordinator)
-    opened = open_site(model, party, mode=mode, peers=peers, corrupt=corrupt, trusted=split_list(trusted) or None)
+    opened = open_site(model, party, mode=mode, peers=peers, corrupt=corrupt, trusted=list(trusted) or None)
 
     def ready(host: str, port: int) -> None:
         print(

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from quorate.cli.options import AsJson, Measures, split_list
+from quorate.cli.options import AsJson, Measures, Names, split_list
 from quorate.cli.output import check_apart, check_new_folder, show
 from quorate.cli.reading import TableFile, check_column_names
 from quorate.cli.start_files import Job
@@ -44,7 +44,7 @@ def start(
     *,
     goal: Literal["model", "tables"] | None = None,
     measures: Measures = Measures(),
-    classes: str | None = None,
+    classes: Names = (),
     queries: str | None = None,
     abstain: Annotated[bool | None, Parameter(negative="--no-abstain")] = None,
     public: Path | None = None,
@@ -94,7 +94,7 @@ def start(
     check_new_folder(out)
     records = source.read()
     names = records.column_names
-    check_column_names(records, leave_out=split_list(source.leave_out))
+    check_column_names(records, leave_out=source.leave_out)
     declared = None if schema is None else Schema.load(schema)
     if declared is not None:  # it names label and people, unless the owner names others
         label = None if declared.label is None else declared.label.column
@@ -126,7 +126,7 @@ def start(
     if goal == "tables":
         return _finish(TablesJob(**facts, by=answers.pop("by"), measures=answers), run=run, as_json=json)
     check_apart(source.table, answers["public"])
-    labels, is_declared = split_list(classes), True
+    labels, is_declared = list(classes), True
     if not labels:
         labels, is_declared = find_classes(records, answers["label"], declared)
     return _finish(ModelJob(**facts, **answers, classes=labels, is_declared=is_declared), run=run, as_json=json)

@@ -13,7 +13,6 @@ from typing import Any
 
 from rich.console import Console
 
-from quorate.cli.options import split_list
 from quorate.cli.output import show_plan, show_rows
 from quorate.cli.start_files import Job, literal, to_lines
 from quorate.core.errors import InvalidInput
@@ -66,7 +65,7 @@ class ModelJob(Job):
 
     @property
     def _unused(self) -> list[str]:
-        return list(dict.fromkeys([*split_list(self.source.leave_out), *self.ids]))
+        return list(dict.fromkeys([*self.source.leave_out, *self.ids]))
 
     @cached_property
     def wordy(self) -> list[str]:

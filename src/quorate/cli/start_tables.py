@@ -10,7 +10,6 @@ from typing import Any
 
 from rich.console import Console
 
-from quorate.cli.options import split_list
 from quorate.cli.output import show_rows
 from quorate.cli.start_files import Job, literal
 from quorate.core.errors import InvalidInput
@@ -37,7 +36,7 @@ class TablesJob(Job):
         """The columns that are not released: ids, and those that a schema does not declare."""
         names = [name for name in self.records.column_names if name != self.source.groups]
         undeclared = [name for name in names if self.declared is not None and name not in self.declared.columns]
-        return list(dict.fromkeys([*split_list(self.source.leave_out), *self.ids, *undeclared]))
+        return list(dict.fromkeys([*self.source.leave_out, *self.ids, *undeclared]))
 
     def show(self) -> None:
         """Print what the release is expected to say, before anything is read."""
