@@ -139,9 +139,11 @@ def _finish(job: Job, *, run: bool, as_json: bool) -> int:
         job.show()
     if is_feasible:
         job.write()
-    written = f"\nWritten to {job.out}: script.py does it in Python, commands.sh on the command line. Run one of them."
-    text = "\n".join([written, *(f"$ {line}" for line in job.lines())]) if is_feasible else ""
-    show(job.as_dict(), text, as_json=as_json)
+    if as_json:
+        show(job.as_dict(), "", as_json=True)
+    elif is_feasible:
+        print(f"\nWritten to {job.out}: script.py does it in Python, commands.sh on the command line. Run one of them.")
+        print("\n".join(f"$ {line}" for line in job.lines()))
     if not is_feasible:
         return 1
     return job.run() if run else 0
