@@ -19,7 +19,7 @@ from quorate.release import GroupRelease
 from quorate.release.numbers._bounds import choose_bounds, count_cells
 from quorate.release.numbers._contributions import choose_records
 from quorate.release.numbers._estimates import TOO_FEW
-from quorate.release.numbers._keys import GroupIndex, KeyColumn
+from quorate.release.numbers._keys import GroupIndex, KeyColumn, find_whole_dates
 from quorate.release.numbers._layout import CutColumn, Layout
 from quorate.release.numbers._quantiles import POINTS, ROUNDS, Probes, Shares, Strategy, quantile_answers
 from quorate.tables import Category, Date, Number
@@ -280,6 +280,7 @@ def test_found_bounds_balance_clipping_with_noise():
     assert errors[found.high] < 1.5 * min(errors.values())
     empty = choose_bounds(np.zeros_like(count_cells(values), dtype=float), cell_noise=20.0, groups=20, sum_noise=6.0)
     assert (empty.low, empty.high) == (0.0, 1.0)
+    assert "say nothing" in empty.describe("cost")
 
 
 def test_bounds_of_people_know_how_many_records_count():
@@ -498,10 +499,20 @@ def test_notes_say_what_counts_of_a_person_and_why_there_is_no_group():
     with entropy_tape(1):  # else a group of 10 is published once in a thousand times
         release = GroupRelease("day", epsilon=0.5).fit({"day": days, "who": list(range(1000))}, groups="who")
     assert release.published_.keys == ()
-    assert [note.split(";")[0] for note in release.notes_] == [
+    assert [note.split(";")[0].split(":")[0] for note in release.notes_] == [
         "each person counts once, with the first record",
         "no group is large enough",
     ]
+
+
+def test_groups_by_whole_dates_get_a_note_from_published_texts_alone():
+    """A note from private texts would leak; published keys are public."""
+    columns = [KeyColumn.parse(name, {"age": AGE}) for name in ("day", "when:month", "age")]
+    keys = [json.dumps([day, "2024-01", "10 to 20"]) for day in ("2024-01-05", "27.01.2024", "unknown", None)]
+    assert find_whole_dates(keys, columns) == ["day"]
+    assert find_whole_dates([json.dumps(["north", "2024-01", "x"])], columns) == []
+    with pytest.raises(InvalidInput, match="at least one record"):
+        GroupRelease("day").fit({"day": []})
 
 
 # --- Coarser groups, and single answers ------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from quorate.release.numbers._conditions import Condition
 from quorate.release.numbers._sql import read_sql
 from quorate.report import write_report
 from quorate.report.groups import GroupReport
-from quorate.tables import Category, Number
+from quorate.tables import Category, Date, Number
 from quorate.tables.containers import open_column
 from quorate.tables.reading import DEFAULT_READING
 
@@ -181,6 +181,28 @@ def test_a_page_shows_hostile_names_as_text(tmp_path):
     release = GroupRelease("region", means="cost", columns={"cost": Number(low=0, high=2)}).fit(table)
     page = write_report(GroupReport(release=release), tmp_path / "page.html").read_text()
     assert "<script>" not in page
+
+
+def test_a_page_has_a_row_for_each_group_and_a_map_of_what_is_too_noisy(tmp_path):
+    chance = np.random.default_rng(0)
+    table = {
+        "region": chance.choice(["north", "small"], 20_000, p=[0.99, 0.01]),
+        "day": np.datetime64("2024-01-01") + chance.integers(0, 60, 20_000),
+        "cost": chance.gamma(2.0, 100.0, 20_000),
+    }
+    columns = {"region": Category(["north", "small"], closed=True), "cost": Number(low=0, high=1000)}
+    columns["day"] = Date(low="2024-01-01", high="2024-02-29")
+    release = GroupRelease(["region", "day:month"], totals="cost", medians="cost", columns=columns).fit(table)
+    page = write_report(GroupReport(release=release), tmp_path / "page.html").read_text()
+    start = page.index('id="noise"')
+    noise, rest = page[start : page.index('id="answers"')], page[page.index('id="answers"') :]
+    north, small = (next(row for row in noise.split("<tr>") if f">{name}<" in row) for name in ("north", "small"))
+    assert north.count('<td class="shade-5">3</td>') == 2
+    assert small.count('<td class="shade-5">3</td>') == 0
+    assert rest.count("<tr>") == 1 + len(release.published_.keys)
+    assert ">(" in rest, "noisy numbers are in brackets"
+    single = GroupRelease("region", columns=columns).fit(table)
+    assert 'id="noise"' not in write_report(GroupReport(release=single), tmp_path / "single.html").read_text()
 
 
 def test_a_program_that_shares_no_code_verifies_the_claim_of_declared_and_of_found_groups(tmp_path):

@@ -22,6 +22,7 @@ from quorate.report._pages import (
 )
 
 _BARS, _SERIES, _PLOTS, _TABLE_ROWS = 15, 3, 12, 200
+_MAP_COLUMNS, _SHADES = 60, 5  # of the map of noise, and darkest of its shades
 _COLOURS = (BLUE, ORANGE, GREEN)
 _PARTS = (":day", ":week", ":month", ":quarter", ":year")
 
@@ -59,23 +60,64 @@ class GroupReport(Page):
             "people" if release.unit_ == PERSON else "private records": f"{release.units_:,}",
             "numbers too noisy to read": f"{flagged:,} of {len(rows):,}",
         }
+        groups = _by_group(rows, release.by_)
         return render(
             "groups.html",
             data=self,
-            rows=[_format_row(row, release.by_) for row in rows[:_TABLE_ROWS]],
-            rows_left_out=max(0, len(rows) - _TABLE_ROWS),
+            by=release.by_ or ("group",),
+            measures=list(dict.fromkeys(row["measure"] for row in rows)),
+            rows=[(names, [_shown(row) for row in numbers]) for names, numbers in [*groups.items()][:_TABLE_ROWS]],
+            rows_left_out=max(0, len(groups) - _TABLE_ROWS),
             cards=cards,
             plots=_plots(rows, release.by_),
+            noise_map=_noise_map(groups, release.by_),
         )
 
 
-def _format_row(row: Row, by: Sequence[str]) -> dict[str, str]:
-    """Return a row of the table as texts."""
-    texts = {name: "no value" if row[name] is None else str(row[name]) for name in by}
-    numbers = {"answer": row["answer"], "low": row["low"], "high": row["high"]}
-    return {**texts, "measure": row["measure"], **{name: figure(number) for name, number in numbers.items()}} | {
-        "note": row["note"]
-    }
+Groups = Mapping[tuple[str, ...], Sequence[Row]]  # the measures of each group, by the texts of its columns
+
+
+def _by_group(rows: Sequence[Row], by: Sequence[str]) -> Groups:
+    """Return the rows of each group, in the order of the groups."""
+    groups: dict[tuple[str, ...], list[Row]] = {}
+    for row in rows:
+        names = tuple("no value" if row[name] is None else str(row[name]) for name in by) or ("all",)
+        groups.setdefault(names, []).append(row)
+    return groups
+
+
+def _shown(row: Row) -> tuple[str, str]:
+    """Return a number and its interval as texts; a number that is too noisy to read is in brackets."""
+    if row["answer"] is None:
+        return "", row["note"]
+    ends = [figure(row[end]) or "?" for end in ("low", "high")]
+    return f"({figure(row['answer'])})" if row["note"] else figure(row["answer"]), " to ".join(ends)
+
+
+@dataclass(frozen=True)
+class NoiseMap:
+    """How many numbers of each group can be read: rows of cells, each with a shade and a text."""
+
+    measures: int
+    columns: Sequence[str]
+    rows: Mapping[str, Sequence[tuple[int, str]]]
+
+
+def _noise_map(groups: Groups, by: Sequence[str]) -> NoiseMap | None:
+    """Return the map of groups by two columns or more, None where bars and lines say it; dates are its columns."""
+    if len(by) < 2:
+        return None
+    times = [place for place, name in enumerate(by) if name.endswith(_PARTS)]
+    across = (times or [len(by) - 1])[0]
+    columns = sorted({names[across] for names in groups})
+    cells: dict[str, dict[str, tuple[int, str]]] = {}
+    for names, rows in groups.items():
+        readable = sum(not row["note"] for row in rows)
+        shade = round(_SHADES * readable / len(rows))
+        name = ", ".join(text for place, text in enumerate(names) if place != across)
+        cells.setdefault(name, {})[names[across]] = shade, str(readable)
+    shown = {name: [row.get(column, (0, "")) for column in columns] for name, row in [*cells.items()][:_TABLE_ROWS]}
+    return NoiseMap(max(map(len, groups.values())), columns, shown) if len(columns) <= _MAP_COLUMNS else None
 
 
 def _plots(rows: Sequence[Row], by: Sequence[str]) -> list[Plot]:

@@ -38,11 +38,23 @@ def count_cells(values: Floats) -> Integers:
 
 @dataclass(frozen=True)
 class FoundBounds:
-    """Bounds of a column, and about which share of the sum of absolute values lies beyond them."""
+    """Bounds of a column, and about which share of the sum of absolute values lies beyond them; NaN if nobody knows."""
 
     low: float
     high: float
     beyond: float
+
+    def describe(self, name: str) -> str:
+        """Return what a reader of totals and means of this column must know."""
+        if math.isnan(self.beyond):
+            return (
+                f"no bounds of {name} could be found under this noise; {self.low:g} to {self.high:g} was taken: its "
+                "totals and means say nothing; declare low and high"
+            )
+        return (
+            f"bounds of {name} were found with noise: {self.low:g} to {self.high:g}; values were clipped there, "
+            f"by at most about {self.beyond:.1%} of the sum of absolute values"
+        )
 
 
 def choose_bounds(
@@ -69,7 +81,7 @@ def choose_bounds(
         counts[side] = _continue_tail(counts[side], noisy[side], cell_noise)
     present = np.flatnonzero(counts)
     if not len(present):
-        return FoundBounds(0.0, 1.0, 0.0)
+        return FoundBounds(0.0, 1.0, math.nan)
     lows, highs, counts = _divide_cells(counts)
     middles, present = (lows + highs) / 2, np.flatnonzero(counts)
     ends = np.unique(np.concatenate([lows[present], highs[present], [0.0]]))

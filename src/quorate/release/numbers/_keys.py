@@ -15,7 +15,7 @@ from quorate.core.arrays import Integers
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.tables.cells import OTHER, cells_of
 from quorate.tables.columns import Category, Date, Kind, Number
-from quorate.tables.dates import declared_moment, read_moments
+from quorate.tables.dates import declared_moment, read_moment, read_moments
 from quorate.tables.reading import Reading
 from quorate.tables.values import read_texts
 
@@ -245,3 +245,14 @@ def key_texts(key: str) -> list[str | None]:
     """
     texts: list[str | None] = json.loads(key)
     return texts
+
+
+def find_whole_dates(keys: Sequence[str], columns: Sequence[KeyColumn]) -> list[str]:
+    """Return the undeclared columns of which most published texts are dates, though no part of them was named."""
+    texts = [key_texts(key) for key in keys]
+    found = []
+    for position, column in enumerate(columns):
+        present = [text for row in texts if (text := row[position]) is not None]
+        dates = sum(math.isfinite(read_moment(text, "days")) for text in present)
+        found += [column.name] * (column.part is None and column.values is None and 2 * dates > len(present))
+    return found

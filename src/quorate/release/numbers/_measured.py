@@ -126,11 +126,7 @@ class MeasuredColumns:
                 ),
             )
             cuts = dict(zip(self._uncut, found_cuts, strict=True))
-        for name, bound in bounds.items():
-            self.notes.append(
-                f"bounds of {name} were found with noise: {bound.low:g} to {bound.high:g}; values were clipped there, "
-                f"by at most about {bound.beyond:.1%} of the sum of absolute values"
-            )
+        self.notes += [bound.describe(name) for name, bound in bounds.items()]
         summed = [self._bounded(name, bounds.get(name)) for name in self._summed]
         return summed, [self._divided(name, steps[name], cuts.get(name)) for name in self._cut]
 

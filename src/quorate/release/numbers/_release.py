@@ -33,7 +33,7 @@ from quorate.release._saved import spent_budget
 from quorate.release.domain import SealedCounts
 from quorate.release.numbers._conditions import parse_conditions
 from quorate.release.numbers._estimates import Answers
-from quorate.release.numbers._keys import GroupIndex, KeyColumn, key_texts
+from quorate.release.numbers._keys import GroupIndex, KeyColumn, find_whole_dates, key_texts
 from quorate.release.numbers._layout import Layout
 from quorate.release.numbers._lookups import Lookups
 from quorate.release.numbers._measured import MeasuredColumns
@@ -173,7 +173,10 @@ class GroupRelease(SavedModel, ShowsClaim, BaseEstimator):
         where = parse_conditions(self.where)
         rows = PrivateRows(private, [*(key.column for key in keys), *columns.names], groups, reading, where)
         if groups is not None and layout.groups_per_unit * layout.records_per_group == 1:
-            columns.notes.append("each person counts once, with the first record; totals add up these records")
+            columns.notes.append(
+                "each person counts once, with the first record: totals leave out all other records of a person; "
+                "groups_per_person and records_per_person let more of them count"
+            )
         columns.notes += [f"records count where {' and '.join(map(str, where))}"] * bool(where)
         slack = 0.0 if index.is_declared else delta * _SLACK_SHARE
         budget = Budget(epsilon=epsilon, delta=delta, slack=slack)
@@ -198,6 +201,10 @@ class GroupRelease(SavedModel, ShowsClaim, BaseEstimator):
             columns.notes.append(
                 "no group is large enough; name fewer columns, or parts of dates such as visited:month"
             )
+        columns.notes += [
+            f"groups by {name} are texts that look like dates; {name}:month groups them by months"
+            for name in find_whole_dates(published.keys, keys)
+        ]
         total = getattr(account, "total", None)
         self._keep(published, statistics, unit=unit, units=units, notes=columns.notes, total=total)
         self.claim_part_ = vectors.claim_part()

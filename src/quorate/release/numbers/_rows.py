@@ -37,8 +37,6 @@ class PrivateRows:
         self._columns = self._open(private)
         self._chosen: tuple[NDArray[np.bool_], NDArray[np.bool_]] | None = None
         self.people: Integers | None = None if groups is None else self._number_people(groups)
-        if self._stream is None and not self._rows_in_memory:
-            raise InvalidInput("private must hold at least one record")
 
     def _open(self, private: Any) -> dict[str, Any]:
         """Return the columns of a table in memory, none of a stream; refuse a table without these columns."""
@@ -80,8 +78,12 @@ class PrivateRows:
     def count_units(self) -> int:
         """Return the public number of units: of all rows, also those that `where` leaves out, or of all people."""
         if self.people is not None:
-            return int(self.people.max(initial=-1)) + 1
-        return self._rows_in_memory if self._stream is None else sum(len(self._meets(batch)) for batch in self)
+            units = int(self.people.max(initial=-1)) + 1
+        else:
+            units = self._rows_in_memory if self._stream is None else sum(len(self._meets(batch)) for batch in self)
+        if not units:
+            raise InvalidInput("private must hold at least one record")
+        return units
 
     def _meets(self, batch: Mapping[str, Any]) -> NDArray[np.bool_]:
         """Return which records of a batch meet all conditions."""
