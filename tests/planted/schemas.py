@@ -3,6 +3,8 @@
 import itertools
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,8 @@ from quorate.core.mechanisms import SparseHistogram
 from quorate.core.mechanisms.distributions import gaussian_pmf
 from quorate.tables import learned
 from quorate.tables.cut_tree import CutTree
+from quorate.tables.features import learned_cuts
+from quorate.tables.features.blocks import Categories, Ramps
 from quorate.tables.learned import kinds_of_values
 
 Lists = Sequence[Mapping[str, int]]
@@ -171,15 +175,32 @@ def told_schema(rows: Mapping[str, Sequence[Any]], told: list[NDArray[np.int64]]
     return found, vectors
 
 
-def _replace_rows(twin: tuple[Any, str, Any]) -> Caught:
+CUT_BLOCKS = {"x": Ramps("x", (0.0, 8.0), line=(0.0, 8.0)), "y": Categories("y", ("oak", "elm"))}
+
+
+def told_cuts(rows: Mapping[str, Sequence[Any]], told: list[NDArray[np.int64]] | None) -> tuple[Any, _Told]:
+    """Learn cuts of declared columns as `told_schema` learns columns."""
+    vectors = _Told(told)
+    read = {name: block.read(pa.array(rows[name], type=pa.large_string())) for name, block in CUT_BLOCKS.items()}
+    stand_in: Any = vectors
+    return repr(learned_cuts.learn_cuts(CUT_BLOCKS, read, stand_in, units=len(read["x"]), share=0.1)), vectors
+
+
+_COLUMNS_OF_A_SCHEMA = (
+    {"x": ["1", "2", "300"], "y": ["7", "7", "7"]},
+    {"x": ["oak", "2", "300"], "y": ["8", "7", "7"]},
+)
+_COLUMNS_OF_CUTS = ({"x": ["1", "2", "3"], "y": ["oak"] * 3}, {"x": ["4.5", "2", "3"], "y": ["elm", "oak", "oak"]})
+
+
+def _replace_rows(twin: tuple[Any, str, Any], learn: Any = told_schema, tables: Any = _COLUMNS_OF_A_SCHEMA) -> Caught:
     """Replace a row, tell both tables the draws of the first, and compare what moves with what is paid."""
-    tables = ({"x": ["1", "2", "300"], "y": ["7", "7", "7"]}, {"x": ["oak", "2", "300"], "y": ["8", "7", "7"]})
     over, differ = 0.0, False
     with replaced(*twin):
         for one, other in itertools.permutations(tables):
-            first, asked = told_schema(one, None)
+            first, asked = learn(one, None)
             try:
-                second, again = told_schema(other, [part for part, _ in asked.asked])
+                second, again = learn(other, [part for part, _ in asked.asked])
             except (IndexError, ValueError):  # it asks for other counts than those it was told
                 differ = True
                 continue
@@ -197,6 +218,24 @@ def _unpaid_kinds(columns: Sequence[pa.Array], purse: Any, part: float, reading:
     return ["whole" if kinds_of_values(column)[0] == 1 else "hidden" for column in columns]
 
 
+def _unpaid_fractions(lines: Mapping[Any, Any], purse: Any, part: float) -> dict[Any, bool]:
+    """Look whether private numbers are whole, without noise: that is the mistake."""
+    purse.fraction(part)
+    return {name: bool((line == np.rint(line)).all()) for name, line in lines.items()}
+
+
+def _half_paid_categories(blocks: Any, values: Any, purse: Any, part: float) -> Any:
+    """Pay for categories as if a unit were added: that is the mistake."""
+
+    def release(counts: Any, *, squared_sensitivity: int, part: float) -> Any:
+        return purse.release(counts, squared_sensitivity=squared_sensitivity // 2, part=part)
+
+    half: Any = SimpleNamespace(release=release)
+    return _count_categories(blocks, values, half, part)
+
+
+_count_categories = learned_cuts.count_categories
+_replace_declared = partial(_replace_rows, learn=told_cuts, tables=_COLUMNS_OF_CUTS)
 _CELLS_PAID_ONCE = property(lambda self: 1 if self.is_open else 0)
 
 
@@ -212,4 +251,12 @@ SCHEMAS = (
     replacement_bug("kinds_unpaid", "replay", (learned, "_learn_kinds"), _unpaid_kinds, _replace_rows),
     # Cells of numbers paid for as if a unit were added.
     replacement_bug("cells_paid_as_added", "replay", (CutTree, "squared_sensitivity"), _CELLS_PAID_ONCE, _replace_rows),
+    replacement_bug("fractions_unpaid", "replay", (learned_cuts, "find_whole"), _unpaid_fractions, _replace_declared),
+    replacement_bug(
+        "categories_paid_as_added",
+        "replay",
+        (learned_cuts, "count_categories"),
+        _half_paid_categories,
+        _replace_declared,
+    ),
 )

@@ -75,6 +75,7 @@ _DIVIDED_SHARE = 0.05  # of the units that share no value with many: a cell with
 _SHARED = 0.2  # of the units: as many share a value if a cell of one value has more
 _MOST_DIVIDED = 20  # cells of a stage
 _LEAST_STAGES = 2  # also of a column that has no cell to divide: its counts would else be those of one stage
+_EVEN_CELLS = 8  # between the declared ends of a column, beside the powers of two among them
 _CLEAR = 2.0  # deviations of the noise that a cell must hold to be divided
 _CLEAR_END = 2.5  # deviations of the noise, by which the numbers beyond an end stand out
 _GROWTH = 1.25  # from one such cut to the next: with less the tail is not heavy
@@ -84,6 +85,7 @@ _CLEAR_TAIL = 6.0  # deviations of the noise that are left beyond such a cut
 _OWN_CELL_SHARE = 0.08  # of the numbers: a cell with more keeps both of its ends as cuts
 _NARROW = 1 / 32  # The relative width of a cell whose units seem to share one number.
 _QUANTILES = (0.02, *(tenth / 10 for tenth in range(1, 10)), 0.98)  # at which numbers are cut
+_FARTHEST_QUANTILES = (0.004, 0.996)  # one more cut on either side, between declared ends
 _BELOW = 1 / 4  # of the width of a narrow cell, by which its lower end is moved to a number of fewer decimals
 _TOLERANCE = 0.01  # of rank, by which a cut is moved to a number of fewer decimals
 _ROUNDED_UP = 1 + 1e-9  # so that a share at the end of a cell is not taken for the last of that cell by rounding
@@ -123,13 +125,14 @@ class _Cell:
 
 def most_cells() -> int:
     """Return how many counts a column has at most in one stage, a public number."""
-    return 2 * len(_POWERS) + len(_YEARS) + 4 + _MOST_DIVIDED * _HALVINGS
+    return 2 * len(_POWERS) + len(_YEARS) + _EVEN_CELLS + 5 + _MOST_DIVIDED * _HALVINGS
 
 
 class CutTree:
     """The cells of one column: public and noisy values alone.
 
     With `most_cells`, cuts leave at most so many cells between both ends of the numbers, for a release of marginals.
+    With declared `ends`, the first cells are between these.
 
     >>> values = np.random.default_rng(0).normal(size=20_000)
     >>> tree = CutTree(units=20_000)
@@ -140,11 +143,19 @@ class CutTree:
     """
 
     def __init__(
-        self, units: int, *, is_whole: bool = False, is_date: bool = False, most_cells: int | None = None
+        self,
+        units: int,
+        *,
+        is_whole: bool = False,
+        is_date: bool = False,
+        most_cells: int | None = None,
+        ends: tuple[float, float] | None = None,
     ) -> None:
         self._units, self._is_whole, self.is_date, self._most_cells = units, is_whole, is_date, most_cells
-        ends = [-math.inf, *_first_ends(is_whole=is_whole, is_date=is_date), math.inf]
-        self._numbers = [_Cell(low, high) for low, high in pairwise(ends)]
+        first = _first_ends(is_whole=is_whole, is_date=is_date)
+        self._has_ends = ends is not None
+        first = first if ends is None else _first_ends_between(*ends, first, is_whole=is_whole)
+        self._numbers = [_Cell(low, high) for low, high in pairwise([-math.inf, *first, math.inf])]
         self._missing = _Cell(math.nan, math.nan)
         self._root = _Cell(-math.inf, math.inf, parts=[*self._numbers, self._missing])
         self._precision, self._stage, self.is_open = 0.0, 0, True
@@ -202,13 +213,16 @@ class CutTree:
     def _leaves(self) -> list[_Cell]:
         return [leaf for cell in self._numbers for leaf in cell.leaves()]
 
-    def marginal(self) -> NumberMarginal:
-        """Return cuts near the deciles, with frequent values in cells of their own, and the units between them."""
+    def marginal(self, cuts: Sequence[float] = ()) -> NumberMarginal:
+        """Return the units between these cuts.
+
+        Without any, cuts are near the deciles, and frequent values have cells of their own.
+        """
         scale = self._precision**-0.5
         line = _Line(self._numbers, noise=scale, is_whole=self._is_whole, is_date=self.is_date)
         if not line.cells or line.total <= _CLEAR_END * scale:
             return NumberMarginal((), (), (), self._missing.units, scale)
-        cuts = self._cuts(line, scale)
+        cuts = cuts or self._cuts(line, scale)
         below = [line.units_below(cut) for cut in cuts]
         counts = np.diff([0.0, *below, line.total])
         means = tuple(line.mean_between(low, high) for low, high in pairwise(cuts))
@@ -237,7 +251,7 @@ class CutTree:
     def _even_cuts(self, line: "_Line", scale: float) -> set[float]:
         """Return cuts near the deciles; with `most_cells`, near so many shares, and ever further out in the tail."""
         if self._most_cells is None:
-            return {line.cut_near(share) for share in _QUANTILES}
+            return {line.cut_near(share) for share in (*_QUANTILES, *(_FARTHEST_QUANTILES if self._has_ends else ()))}
         first, last = _QUANTILES[0], _QUANTILES[-1]
         tail = self._tail_shares(line, scale)
         inner = max(self._most_cells - len(tail), 2)
@@ -404,6 +418,13 @@ def _first_ends(*, is_whole: bool, is_date: bool) -> list[float]:
         return [float((date(year, 1, 1) - date(1970, 1, 1)).days) for year in _YEARS]
     powers = [2.0**power for power in _POWERS if power >= 0 or not is_whole]
     return [*(-power for power in reversed(powers)), 0.0, *([] if is_whole else [NEXT_TO_0]), *powers]
+
+
+def _first_ends_between(low: float, high: float, ends: Sequence[float], *, is_whole: bool) -> list[float]:
+    """Return the first ends of cells between declared ends: those of any column that are among them, and even ones."""
+    even = np.linspace(low, high, _EVEN_CELLS + 1)
+    inner = {float(end) + 0.0 for end in (np.ceil(even) if is_whole else even)}
+    return sorted(end for end in {*inner, *ends, low, high} if low <= end <= high)
 
 
 def _combine(cell: _Cell) -> None:

@@ -221,8 +221,8 @@ class _Plan:
             )
 
 
-class _Purse:
-    """The share of a schema, taken from the vectors part by part."""
+class Purse:
+    """The share of the budget that columns are learned with, taken from the vectors part by part."""
 
     def __init__(self, vectors: NoisyVectors, share: float) -> None:
         self._vectors, self._all, self._spent = vectors, share, 0.0
@@ -294,7 +294,7 @@ def learn_columns(
     kinds: dict[str, Kind] = dict.fromkeys(set(columns) - set(undeclared), Text())
     if not undeclared:
         return LearnedColumns(kinds, {}, (), units)
-    plan, purse = _Plan(vectors, share, units=units, slack=slack), _Purse(vectors, share)
+    plan, purse = _Plan(vectors, share, units=units, slack=slack), Purse(vectors, share)
     plan.check(len(undeclared))
     kinds_part = plan.kinds_share(len(undeclared))
     winners = dict(zip(undeclared, _learn_kinds(list(undeclared.values()), purse, kinds_part, reading), strict=True))
@@ -319,7 +319,7 @@ def _names_of(winners: Mapping[str, str], *kinds: str) -> list[str]:
     return [name for name, winner in winners.items() if winner in kinds]
 
 
-def _learn_kinds(columns: Sequence[pa.Array], purse: _Purse, part: float, reading: Reading) -> list[str]:
+def _learn_kinds(columns: Sequence[pa.Array], purse: Purse, part: float, reading: Reading) -> list[str]:
     """Return for each column "whole", "fraction", "date", "text", "sentence" or "hidden": the plurality above noise."""
     counts = [np.bincount(kinds_of_values(column, reading), minlength=len(ValueKind)) for column in columns]
     noisy, scale = purse.release(  # proof: step 1
@@ -346,7 +346,7 @@ def _plurality(noisy: Floats, scale: float) -> str:
 
 
 def _learn_texts(
-    columns: Mapping[str, pa.Array], purse: _Purse, part: float, plan: _Plan, reading: Reading
+    columns: Mapping[str, pa.Array], purse: Purse, part: float, plan: _Plan, reading: Reading
 ) -> dict[str, tuple[Kind, ColumnMarginal]]:
     """Return the categories of columns of texts; a column of which none passes is left out."""
     if not columns:
@@ -370,7 +370,7 @@ def _numbers_of(column: pa.Array, winner: str, reading: Reading) -> Floats:
 
 
 def _learn_numbers(
-    trees: Mapping[str, CutTree], values: Mapping[str, Floats], purse: _Purse, part: float
+    trees: Mapping[str, CutTree], values: Mapping[str, Floats], purse: Purse, part: float
 ) -> dict[str, tuple[Kind, ColumnMarginal]]:
     """Return ranges and cuts of columns of numbers and dates; a column that the noise hides is left out."""
 

@@ -34,7 +34,7 @@ class PrivateLogisticRegression(ClassifierMixin, LinearModel):
         How rows become numbers, by the public rows: an `AdditiveColumns`, or a `HashedColumns` for a wide sparse matrix
         of counts; by default one of them with its defaults. "learned" needs no public rows: kinds, categories and cuts
         are learned from the private rows with a part of the same budget, and `schema_` has them. A `Schema` declares
-        the columns; of its numbers without bounds the cuts are learned in the same way.
+        the columns; of its numbers without cuts these are learned in the same way, between the bounds if it has any.
     classes
         All labels that may occur. By default they are read from `y` and become public. For several labels at once, `y`
         is a matrix, a data frame or an Arrow table of zeros and ones, and there is nothing to declare.

@@ -50,6 +50,7 @@ _SIGNIFICANT = 4.0  # standard deviations of the noise
 _STEPS_BEFORE_PAIRS = 2
 _MOST_CURVATURE = 20.0  # more than that of the sample, that one gradient can show
 _INTERCEPT = 9.0  # variance
+_TINY = 1e-300
 _ROUNDS_OF_EVIDENCE, _MORE_ROUNDS = 5, 2
 _JOINT = 0.7  # the clipping threshold of several outputs together, of what each of them at its own would make
 
@@ -293,6 +294,22 @@ def _measure_spread(private: PrivateSums, middle: float, noisy: NoisyVectors) ->
 _History = list[tuple[Floats, Measurement | CellMeasurement]]  # what was measured, and how
 
 
+@dataclass
+class _Output:
+    """What is known of one output: the belief about its weights, and all that was measured of them."""
+
+    prior: Floats
+    variances: Floats
+    belief: Belief
+    seen: _History
+    start: Floats | None = None  # the weights before the last step; None where the next is not one on from there
+
+    @classmethod
+    def before(cls, prior: Floats, variances: Floats) -> "_Output":
+        """Return what is known before anything is measured."""
+        return cls(prior, variances, Belief.before(prior, variances), [])
+
+
 class _Run:
     """The steps of one fit. What it knows is released, public or made of these."""
 
@@ -318,6 +335,9 @@ class _Run:
         self.directions: list[int] = []
         self.together = problem.together
         self.interactions: tuple[Interaction, ...] = ()
+        # Of many columns each one's part is small: a wider prior would spend the first step on far too many directions.
+        spread = float(self.sample[:, 1:].var(axis=0).sum())
+        self.variance = min(problem.variance, family.signal / max(spread, _TINY))
         self.is_made = error != _PUBLIC_ERROR
         self.known: Floats | None = None  # the standard deviation of each weight of the offset
 
@@ -326,36 +346,30 @@ class _Run:
 
         `baseline` has the weights that are believed before anything is measured, a row for each output.
         """
-        plan = self._plan_pairs(len(baseline))
-        later += plan.fraction if plan else 0.0
-        priors = [np.append(row[0] + row[1:] @ self.centre, row[1:]) for row in baseline]
+        pairs = self._plan_pairs(len(baseline))
+        unspent = later + (pairs.fraction if pairs else 0.0)
         self.known = _OFFSET_DOUBT * np.abs(baseline[0]) if self.problem.offset is not None else None
-        variances = [self._usual() for _ in priors]
-        beliefs = [Belief.before(prior, self._usual()) for prior in priors]
-        earlier = [belief.weights for belief in beliefs]
-        history: list[_History] = [[] for _ in priors]
+        priors = [np.append(row[0] + row[1:] @ self.centre, row[1:]) for row in baseline]
+        outputs = [_Output.before(prior, self._usual()) for prior in priors]
         for index, share in enumerate(shares):
-            is_wider = False
-            if plan and index == _STEPS_BEFORE_PAIRS:
-                fraction = plan.fraction / (sum(shares[index:]) + later)
-                later -= plan.fraction
-                wider = self._add_pairs(beliefs[0], priors[0], variances[0], history[0], plan=plan, fraction=fraction)
-                if wider is not None:
-                    is_wider, (beliefs[0], priors[0], variances[0], history[0]) = True, wider
-            fraction = share / (sum(shares[index:]) + later)
-            plans = self._plans(beliefs, fraction)
-            gradients, noises, miss = self._measure(plans, fraction)
-            if index and not is_wider:
-                ends = zip(earlier, beliefs, gradients, noises, plans, strict=True)
-                beliefs = [self._shorten_step(*end) for end in ends]
-            earlier = [belief.weights for belief in beliefs]
-            for output, measurement in enumerate(zip(gradients, plans, strict=True)):
-                history[output].append(measurement)
-                learned = self._learn_step(beliefs[output], priors[output], variances[output], history[output])
-                beliefs[output], variances[output] = learned
-            if self.miss_weight:
-                self._learn_spread(*miss)
-        return beliefs
+            if pairs and index == _STEPS_BEFORE_PAIRS:
+                unspent = later
+                self._add_pairs(outputs[0], pairs, pairs.fraction / (sum(shares[index:]) + later + pairs.fraction))
+            self._step(outputs, share / (sum(shares[index:]) + unspent))
+        return [output.belief for output in outputs]
+
+    def _step(self, outputs: "Sequence[_Output]", fraction: float) -> None:
+        """Measure a gradient of each output and learn from it."""
+        plans = self._plan([output.belief for output in outputs], fraction)
+        gradients, noises, miss = self._measure(plans, fraction)
+        for output, gradient, noise, plan in zip(outputs, gradients, noises, plans, strict=True):
+            self._shorten_step(output, gradient, noise, plan)
+        for output, gradient, plan in zip(outputs, gradients, plans, strict=True):
+            output.start = output.belief.weights
+            output.seen.append((gradient, plan))
+            self._learn(output)
+        if self.miss_weight:
+            self._learn_spread(*miss)
 
     def _plan_pairs(self, outputs: int) -> PairPlan | None:
         """Return how pairs of columns are looked for, by public numbers alone.
@@ -371,13 +385,11 @@ class _Run:
         assert self.problem.sides is not None
         return self.problem.sides(self.points.mean(axis=0), pieces, numbers_alone=self.is_made)
 
-    def _add_pairs(
-        self, belief: Belief, prior: Floats, variances: Floats, seen: "_History", *, plan: PairPlan, fraction: float
-    ) -> tuple[Belief, Floats, Floats, "_History"] | None:
+    def _add_pairs(self, output: "_Output", plan: PairPlan, fraction: float) -> None:
         """Add the products of pairs that interact to the columns, and learn from what was measured of them."""
         found = find_pairs(
             self._sides,
-            belief,
+            output.belief,
             self.sample,
             self.points,
             self.family,
@@ -388,7 +400,7 @@ class _Run:
             is_made=self.is_made,
         )
         if found is None:
-            return None
+            return
         products = found.of(self.points)
         width = products.shape[1]
         self.points = np.hstack([self.points, products])
@@ -396,20 +408,21 @@ class _Run:
         self.sample = np.hstack([self.sample, products - self.centre[-width:]])
         self.private = self.private.with_columns(found.of)
         self.together, self.interactions = found.families(self.together), found.interactions
-        at = np.append(belief.weights, np.zeros(width))
+        at = np.append(output.belief.weights, np.zeros(width))
         measurement = found.measurement(at, self.sample, self.family, self.private.units)
-        history = [(measured, plan.widen(width)) for measured, plan in seen]
-        history.append((found.measured, measurement))
-        variances = np.append(variances, np.full(width, self.problem.variance))
-        prior = np.append(prior, np.zeros(width))
-        learned, variances = self._with_evidence(prior, variances, history)
-        return learned, prior, variances, history
+        output.seen = [(measured, plan.widen(width)) for measured, plan in output.seen]
+        output.seen.append((found.measured, measurement))
+        output.variances = np.append(output.variances, np.full(width, self.variance))
+        output.prior = np.append(output.prior, np.zeros(width))
+        self._learn_variances(output)
+        output.start = None
 
-    def _learn_step(self, belief: Belief, prior: Floats, variances: Floats, seen: "_History") -> tuple[Belief, Floats]:
-        """Return the belief after the last measurement, and the variances, chosen by the first one or by all."""
-        if len(seen) > 1 and not self.relearn:
-            return self._learn(belief, seen[-1:]), variances
-        return self._with_evidence(prior, variances, seen)
+    def _learn(self, output: "_Output") -> None:
+        """Learn from the last measurement; the variances of the weights are chosen by the first one or by all."""
+        if len(output.seen) == 1 or self.relearn:
+            self._learn_variances(output)
+        else:
+            output.belief = self._update(output.belief, output.seen[-1:])
 
     def _learn_spread(self, miss: float, noise: float) -> None:
         """Move the spread of residuals towards the one that was measured, the more the less is known of it."""
@@ -419,7 +432,7 @@ class _Run:
         self.family = self.family.with_spread(min(max(factor, 1 / _MOST_SPREAD_CHANGE), _MOST_SPREAD_CHANGE))
         self.spread_doubt = (1 - gain) * doubt
 
-    def _plans(self, beliefs: Sequence[Belief], fraction: float) -> list[Measurement]:
+    def _plan(self, beliefs: Sequence[Belief], fraction: float) -> list[Measurement]:
         """Return what is to be measured of each output."""
         self.radius = 1.0 if len(beliefs) == 1 else _JOINT * float(np.sqrt(len(beliefs)))
         scale = self.private.scale(self.noisy, fraction) * self.radius * float(np.hypot(1.0, self.miss_weight))
@@ -460,50 +473,51 @@ class _Run:
         spread = (float(miss[0]) / weight, noise / weight) if weight else (0.0, 0.0)
         return gradients, [noise * unit for unit in units], spread
 
-    def _shorten_step(
-        self, earlier: Floats, belief: Belief, gradient: Floats, noise: float, plan: Measurement
-    ) -> Belief:
+    def _shorten_step(self, output: "_Output", gradient: Floats, noise: float, plan: Measurement) -> None:
         """Take back what the last step went too far, and give the sample the curvature that was found along it.
 
         The gradient at the end of a step is about 0 if the curvature along the step is that of the sample. Where it
         points back clearly, the curvature was `factor` times as large, and the step should have been that much shorter.
         """
-        step, eta = belief.weights - earlier, self.sample @ belief.weights
+        if output.start is None:
+            return
+        step, eta = output.belief.weights - output.start, self.sample @ output.belief.weights
         along, t = plan.along(self.sample)
         value, slope = self.family.clipped(eta, eta, t)
-        moved = self.sample @ step
-        foreseen = along.T @ (slope * moved) / len(along)
+        foreseen = along.T @ (slope * (self.sample @ step)) / len(along)
         square = float(foreseen @ foreseen)
         back = (along.T @ value / len(along) - gradient) @ foreseen
         sampled = np.mean((along @ foreseen) ** 2 * self.family.square(eta, t)) / self.private.units
         if back <= _SIGNIFICANT * np.sqrt(noise**2 * square + sampled):
-            return belief
+            return
         factor = 1 + min(float(back) / square, _MOST_CURVATURE)
-        shared = moved @ self.sample / (moved @ moved)
-        self.sample = self.sample + (np.sqrt(factor) - 1) * np.outer(moved, shared)
-        return Belief(earlier + step / factor, belief.root)
+        moved = self.sample[:, 1:] @ step[1:]  # The column of ones is no column whose spread was guessed.
+        shared = moved @ self.sample[:, 1:] / max(float(moved @ moved), _TINY)
+        self.sample[:, 1:] += (np.sqrt(factor) - 1) * np.outer(moved, shared)
+        output.belief = Belief(output.start + step / factor, output.belief.root)
 
-    def _learn(self, belief: Belief, seen: "_History") -> Belief:
+    def _update(self, belief: Belief, seen: "_History") -> Belief:
         """Return the belief after these measurements, one after another."""
         for measured, plan in seen:
             belief = update(belief, measured, plan, self.sample, self.family)
         return belief
 
-    def _with_evidence(self, prior: Floats, variances: Floats, seen: "_History") -> tuple[Belief, Floats]:
-        """Return the belief after all measurements, and the variances of the blocks that they make most probable.
+    def _learn_variances(self, output: "_Output") -> None:
+        """Learn from all measurements, with the variances of the blocks that they make most probable.
 
-        Few rounds are enough where `variances` are those after the measurements before.
+        Few rounds are enough where the variances are those after the measurements before.
         """
-        for _ in range(_ROUNDS_OF_EVIDENCE if len(seen) == 1 else _MORE_ROUNDS):
-            learned = self._learn(Belief.before(prior, variances), seen)
-            off = np.where(self._is_known(len(prior)), 0.0, learned.weights - prior)
-            variances = evidence(Belief(off, learned.root), variances, self.together, self.problem.variance)
-            variances = np.where(self._is_known(len(prior)), self._usual(), variances)
-        return self._learn(Belief.before(prior, variances), seen), variances
+        is_known = self._is_known(len(output.prior))
+        for _ in range(_ROUNDS_OF_EVIDENCE if len(output.seen) == 1 else _MORE_ROUNDS):
+            learned = self._update(Belief.before(output.prior, output.variances), output.seen)
+            off = np.where(is_known, 0.0, learned.weights - output.prior)
+            variances = evidence(Belief(off, learned.root), output.variances, self.together, self.variance)
+            output.variances = np.where(is_known, self._usual(), variances)
+        output.belief = self._update(Belief.before(output.prior, output.variances), output.seen)
 
     def _usual(self) -> Floats:
         """Return the variance of each weight before anything is measured."""
-        variances = np.full(self.sample.shape[1], self.problem.variance)
+        variances = np.full(self.sample.shape[1], self.variance)
         variances[0] = _INTERCEPT * self.problem.variance
         if self.known is not None:
             is_known = self._is_known(len(variances))

@@ -12,12 +12,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import eigh
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 
 from quorate.core.arrays import Floats
 from quorate.core.mechanisms import NoisyVectors
-from quorate.models.linear._sample import Block, Shares
+from quorate.models.linear._sample import Block, Shares, is_halfway
 from quorate.models.linear._sums import PrivateSums
 from quorate.models.linear.exact import exact_weights, lengths
 
@@ -33,7 +34,8 @@ _TERMS, _NEWTON_STEPS = 12, 12  # of the expansion of a correlation of scores, a
 _LARGEST_NEWTON_STEP, _LEAST_SLOPE = 0.3, 0.1
 _HIGHEST = 0.9995  # correlation of a normal copula
 _LEAST_VARIANCE = 0.02  # of scores, in any direction
-_FARTHEST_NORMAL, _NOTHING = 9.0, 1e-9
+_LEVELS = np.linspace(-9.0, 9.0, 3601)  # of a normal number, over which expansions are integrated
+_NOTHING = 1e-9
 
 
 def moment_entries(scores: int) -> int:
@@ -53,10 +55,16 @@ def moment_fraction(private: PrivateSums, noisy: NoisyVectors, scores: int) -> f
 
 @dataclass(frozen=True)
 class _Number:
-    """A column of numbers: its values from the lowest to the highest, how often each is made, and its scores."""
+    """A column of numbers: its values from the lowest to the highest, how often each is made, and its scores.
+
+    A value halfway between two corners stands for all between these, `low` and `high`. If it stood for itself, nearly
+    equal columns would be far apart where they lie on different sides of a jump.
+    """
 
     block: Block
     chances: Floats
+    low: Floats
+    high: Floats
     corners: Floats  # the scores of the corners, of which those of a row are a mean, weighted by its shares
 
     @classmethod
@@ -65,16 +73,20 @@ class _Number:
 
         Scores are bounded, so that a column that is nearly constant has a small variance: what is seen of it is noise.
         """
+        values = block.values
+        halfway, low, high = is_halfway(values), values.copy(), values.copy()
+        low[halfway], high[halfway] = values[np.roll(halfway, -1)], values[np.roll(halfway, 1)]
         if block.order == "all but the last":  # a missing value is drawn as one in the middle
             middle = int(np.searchsorted(np.cumsum(chances), 0.5))
             order = np.insert(np.arange(len(chances) - 1), min(middle, len(chances) - 1), len(chances) - 1)
             block, chances = replace(block, values=block.values[order]), chances[order]
+            low, high = low[order], high[order]
         up_to = np.cumsum(chances)
         levels = np.clip(up_to - chances / 2, _FARTHEST_LEVEL, 1 - _FARTHEST_LEVEL)
         at_corners = (block.values[None] == block.corners[:, None]).all(axis=2).argmax(axis=1)
         corners = ndtri(levels[at_corners])
         scores = (block.values @ block.turn + block.start) @ corners
-        return cls(block, chances, corners - float(chances @ scores))
+        return cls(block, chances, low, high, corners - float(chances @ scores))
 
     @property
     def slopes(self) -> Floats:
@@ -92,23 +104,25 @@ class _Number:
 
     def draw(self, normal: Floats) -> Floats:
         """Return the values that these normal numbers stand for."""
-        return np.asarray(self.block.values[np.searchsorted(self._ends()[1:-1], normal)])
+        index, part = self._positions(normal)
+        return np.asarray(self.low[index] + part[:, None] * (self.high - self.low)[index])
 
     def expansion(self) -> Floats:
         """Return the Hermite coefficients of the score, at variance 1, in the normal number that draws it."""
-        ends = self._ends()
-        density = np.exp(-(ends**2) / 2) / np.sqrt(2 * np.pi)
-        scores = self.block.values @ self.slopes + self.start
-        before, here, coefficients = np.zeros_like(ends), np.ones_like(ends), []
+        scores = self.score(_LEVELS) * np.exp(-(_LEVELS**2) / 2)
+        before, here, coefficients = np.zeros_like(_LEVELS), np.ones_like(_LEVELS), []
         for term in range(1, _TERMS + 1):
-            coefficients.append(-float(scores @ np.diff(here * density)) / np.sqrt(term))
-            before, here = here, (ends * here - np.sqrt(term - 1) * before) / np.sqrt(term)
+            before, here = here, (_LEVELS * here - np.sqrt(term - 1) * before) / np.sqrt(term)
+            coefficients.append(float(scores @ here))
         return np.array(coefficients) / max(float(np.linalg.norm(coefficients)), _NOTHING)
 
-    def _ends(self) -> Floats:
-        """Return the normal numbers between which each value is drawn."""
+    def _positions(self, normal: Floats) -> tuple[NDArray[np.int64], Floats]:
+        """Return which value each normal number stands for, and how far it is among those that stand for it."""
         up_to = np.clip(np.append(0.0, np.cumsum(self.chances)), 0.0, 1.0)
-        return np.asarray(np.clip(ndtri(up_to), -_FARTHEST_NORMAL, _FARTHEST_NORMAL))
+        level = ndtr(normal)
+        index = np.searchsorted(up_to[1:-1], level)
+        part = (level - up_to[index]) / np.maximum(self.chances[index], _NOTHING)
+        return index, np.clip(part, 0.0, 1.0)
 
 
 def draw_rows(

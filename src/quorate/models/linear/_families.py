@@ -15,6 +15,7 @@ from quorate.core.arrays import Floats
 _MOST_DEVIATIONS = 4.0  # of a residual that count in how far targets are from their means
 MEAN_DISTANCE = float(np.sqrt(2 / np.pi))  # of a standard normal number from 0
 USUAL_MISS = MEAN_DISTANCE / _MOST_DEVIATIONS  # of normal residuals with the right spread, on average
+_LARGEST_SIGNAL = 30.0  # of least squares, in variances of the targets
 _FARTHEST = 30.0  # a linear predictor beyond this is taken as this: exp stays finite
 
 
@@ -26,6 +27,10 @@ class Family(Protocol):
     """
 
     parts: tuple[float, ...]
+
+    @property
+    def signal(self) -> float:
+        """The largest variance of linear predictors to expect before anything is measured."""
 
     def mean(self, eta: Floats) -> Floats:
         """Return the means."""
@@ -55,6 +60,7 @@ class Family(Protocol):
 class Bernoulli:
     """Logistic regression: y is 0 or 1."""
 
+    signal = 2.0
     parts: tuple[float, ...] = (0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 1.0)
 
     def mean(self, eta: Floats) -> Floats:
@@ -168,6 +174,11 @@ class Gaussian(_Normal):
     def __init__(self, spread: float = 1.0) -> None:
         self.spread = spread
 
+    @property
+    def signal(self) -> float:
+        """The largest variance of linear predictors to expect: columns that share much may cancel each other."""
+        return _LARGEST_SIGNAL * self.spread**2
+
     def link(self, mean: float) -> float:
         """Return the mean itself."""
         return mean
@@ -178,6 +189,8 @@ class Gaussian(_Normal):
 
 class Poisson(_Normal):
     """Counts with a logarithmic link, in units of `unit` (the largest count, divided by which counts come in)."""
+
+    signal = 2.0
 
     def __init__(self, unit: float = 1.0) -> None:
         self.unit = unit

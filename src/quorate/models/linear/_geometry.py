@@ -50,7 +50,11 @@ class Seen(Protocol):
 
     @property
     def noise(self) -> Floats:
-        """The covariance of what was measured."""
+        """The covariance of what was measured, given its expectation over the sample."""
+
+    @property
+    def error(self) -> float:
+        """How wrong that expectation may be, as a part of what is expected."""
 
     def along(self, sample: Floats) -> tuple[Floats, Floats]:
         """Return the sample along what was measured, and the largest residual of each row that is not clipped."""
@@ -67,7 +71,8 @@ class Measurement:
     at: Floats
     directions: Floats
     radius: float
-    noise: Floats  # covariance of what is measured: of the noise, of sampling, of a wrong geometry, of clipping
+    noise: Floats  # covariance of what is measured: of the noise, of sampling, of clipping
+    error: float = 0.0  # of what is expected, that a wrong geometry may add to it
 
     def __post_init__(self) -> None:
         set_validated(self, at=exact_weights(self.at), directions=exact_weights(self.directions))
@@ -97,7 +102,7 @@ class Measurement:
         """Return the same measurement among more columns, which it left out."""
         nothing = np.zeros((columns, self.directions.shape[1]))
         at, directions = np.append(self.at, np.zeros(columns)), np.vstack([self.directions, nothing])
-        return Measurement(at, directions, self.radius, self.noise)
+        return Measurement(at, directions, self.radius, self.noise, self.error)
 
     def expected(self, weights: Floats, sample: Floats, family: Family) -> Floats:
         """Return the mean clipped gradient over the sample where `weights` are true."""
@@ -149,12 +154,12 @@ def choose_measurement(
         seen = (along * slope[:, None]).T @ sample / len(sample) @ belief.root
         spread = (along * family.square(eta, radius / length)[:, None]).T @ along / len(sample)
         known = seen @ seen.T
-        noise = spread / units + error**2 * known + _taken_off(along, value, error)
+        noise = spread / units + _taken_off(along, value, error)
         noise[np.diag_indices_from(noise)] += (scale * radius / units) ** 2
-        half = solve_triangular(cholesky(known + noise, lower=True), seen, lower=True)
+        half = solve_triangular(cholesky((1 + error**2) * known + noise, lower=True), seen, lower=True)
         loss = float(np.trace(loss_of) - np.einsum("ij,jk,ik->", half, loss_of, half))
         if best is None or loss < best[0]:
-            best = loss, Measurement(belief.weights, directions, float(radius), noise)
+            best = loss, Measurement(belief.weights, directions, float(radius), noise, error)
     assert best is not None
     return best[1]
 
@@ -171,10 +176,12 @@ def _taken_off(along: Floats, value: Floats, error: float) -> Floats:
 
 def update(belief: Belief, measured: Floats, measurement: "Seen", sample: Floats, family: Family) -> Belief:
     """Return the belief after a measurement: the most probable weights, by Gauss-Newton with halved steps."""
-    half = cholesky(measurement.noise, lower=True)
     along, t = measurement.along(sample)
-    whitened = solve_triangular(half, along.T, lower=True) / len(sample)
     turned, start, at = sample @ belief.root, sample @ belief.weights, sample @ measurement.at
+    # A wrong geometry is wrong by a part of what is believed now, not of what was when the measurement was chosen.
+    expected = (along * family.clipped(start, at, t)[1][:, None]).T @ turned / len(sample)
+    half = cholesky(measurement.noise + measurement.error**2 * expected @ expected.T, lower=True)
+    whitened = solve_triangular(half, along.T, lower=True) / len(sample)
     target = solve_triangular(half, measured, lower=True)
     place = np.zeros(turned.shape[1])  # weights = belief.weights + root @ place
 

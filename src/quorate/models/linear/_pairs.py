@@ -53,6 +53,7 @@ class CellMeasurement:
     cells: Floats
     limit: float
     noise: Floats
+    error: float = 0.0
 
     def along(self, sample: Floats) -> tuple[Floats, Floats]:
         """Return the cells of the sample, and the largest residual of each row that is not clipped."""

@@ -136,7 +136,7 @@ class Block:
     @classmethod
     def of(cls, values: Floats) -> "Block":
         """Return the block of these values: by shares where the corners are those of a simplex, or else as it is."""
-        corners = values[~_halfway(values)]
+        corners = values[~is_halfway(values)]
         number, width = corners.shape
         beside_ones = np.hstack([corners, np.ones((number, 1))])
         around = not corners.min(axis=0).any() and bool((corners.max(axis=0) == 1).all())  # all that the columns may be
@@ -170,7 +170,7 @@ def _order_of(corners: Floats) -> Literal["none", "all", "all but the last"]:
     return "all but the last" if rise and (np.diff(corners[:-1], axis=0) >= 0).all() else "none"
 
 
-def _halfway(values: Floats) -> NDArray[np.bool_]:
+def is_halfway(values: Floats) -> NDArray[np.bool_]:
     """Return which values are halfway between those before and after them: they are no corners."""
     halfway = np.zeros(len(values), dtype=bool)
     halfway[1:-1] = np.isclose(values[1:-1], (values[:-2] + values[2:]) / 2).all(axis=1)

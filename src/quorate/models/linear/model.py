@@ -28,9 +28,10 @@ from quorate.tables import Category, ColumnMarginal, LearnedFacts, Schema
 from quorate.tables.columns import Kind
 from quorate.tables.containers import OpenTable, column_names, is_frame, open_matrix, open_table_or_matrix
 from quorate.tables.features import AdditiveColumns, HashedColumns
-from quorate.tables.features.additive import column_of, names_of
-from quorate.tables.features.blocks import Ramps
+from quorate.tables.features.additive import column_of, most_cells_for, names_of
+from quorate.tables.features.blocks import Block, Ramps
 from quorate.tables.features.interactions import Interaction
+from quorate.tables.features.learned_cuts import choose_cut_share, entries_of_cuts, learn_cuts
 from quorate.tables.features.words import as_counts, finite_numbers
 from quorate.tables.frames import ColumnKind, FrameFormat
 from quorate.tables.learned import (
@@ -180,12 +181,22 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
         one_each = groups is None
         self.unit_ = "row" if one_each else "person"
         sizes = {"units": number, "epsilon": self.epsilon, "outputs": problem["outputs"]}
+        firsts = first_rows(None if one_each else units)
+        noisy = None
         if columns is None:
-            noisy, columns = self._learn_columns(rows, None if one_each else units, number, problem["outputs"])
-        else:
-            noisy = None
-        self.columns_ = self._declare_offset(columns, rows.shape[1]).fit(known, **sizes)
+            noisy, columns = self._learn_columns(rows, firsts, number, problem["outputs"])
+        columns = self._declare_offset(columns, rows.shape[1])
+        self.columns_ = columns.fit(known, **sizes)
         self.form_ = self._form(X, rows)
+        if known is None and isinstance(columns, AdditiveColumns) and (uncut := columns.uncut()):
+            if noisy is None:
+                width = (
+                    entries_of_cuts(list(uncut.values())) + _LEARNED_WIDTH * len(columns.declared) * sizes["outputs"]
+                )
+                noisy = NoisyVectors(self._budget(0.0), entries=width)  # proof: step 3
+            self.columns_ = self._learn_cuts(
+                rows, uncut, columns, firsts, noisy=noisy, units=number, outputs=sizes["outputs"]
+            ).fit(None, **sizes)
         private = PrivateSums(self._encoder(rows), targets, units, number, one_each=one_each)
         described = self._described(problem)
         self.entries_ = entries_of(described, self.delta)
@@ -254,7 +265,7 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
         return Budget(epsilon=self.epsilon, delta=self.delta, slack=slack)
 
     def _learn_columns(
-        self, rows: Any, units: NDArray[np.int64] | None, number: int, outputs: int
+        self, rows: Any, firsts: NDArray[np.int64] | None, number: int, outputs: int
     ) -> tuple[NoisyVectors, AdditiveColumns]:
         """Learn the columns for a part of the budget that public numbers choose; return them and all that is left.
 
@@ -268,11 +279,38 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
         noisy = NoisyVectors(self._budget(slack), entries=entries_of_schema(len(names)) + width)  # proof: step 6
         self.schema_share_ = choose_share(noisy, units=number, columns=len(names), slack=slack)
         values = {str(name): column_of(rows, name) for name in names}
-        columns = private_columns(values, list(values), first_rows(units))
+        columns = private_columns(values, list(values), firsts)
         reading = DEFAULT_READING if declared is None else declared.reading
-        learned = learn_columns(columns, noisy, units=number, slack=slack, share=self.schema_share_, reading=reading)
+        learned = learn_columns(
+            columns,
+            noisy,
+            units=number,
+            slack=slack,
+            share=self.schema_share_,
+            reading=reading,
+            most_cells=most_cells_for(len(names), number * outputs),
+        )
         self.schema_ = self._learned_schema(learned, number, declared)
         return noisy, _named_as(AdditiveColumns.from_schema(self.schema_), every)
+
+    @staticmethod
+    def _learn_cuts(
+        rows: Any,
+        uncut: dict[Any, Block],
+        columns: AdditiveColumns,
+        firsts: NDArray[np.int64] | None,
+        *,
+        noisy: NoisyVectors,
+        units: int,
+        outputs: int,
+    ) -> AdditiveColumns:
+        """Learn where private values of declared columns are, for a part of the budget that public numbers choose."""
+        if not (share := choose_cut_share(noisy, list(uncut.values()), units)):
+            return columns
+        chosen, most_cells = slice(None) if firsts is None else firsts, most_cells_for(len(uncut), units * outputs)
+        values = {name: block.read(column_of(rows, name), columns.rules)[chosen] for name, block in uncut.items()}
+        learned = learn_cuts(uncut, values, noisy, units=units, share=share, most_cells=most_cells)  # proof: step 6
+        return columns.with_learned(learned)
 
     def _described(self, problem: dict[str, Any]) -> Problem:
         shares = self.columns_.known_shares() if isinstance(self.columns_, AdditiveColumns) else None
@@ -419,11 +457,10 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
     def _claim(self, *conditions: str) -> str:
         open_ = () if self.shift_ is None else ("the public rows are not protected",)
         declared = self._declared_schema()
+        learned_before = getattr(self.columns, "shares", None) if declared is None else declared.learned
         if self._is_learned():
             open_ = (*open_, PUBLIC_FACTS)
-            if declared is not None and declared.learned is not None:
-                open_ = (*open_, _WITH_SCHEMA)
-        elif getattr(self.columns_, "shares", None) is not None:
+        if learned_before is not None:
             open_ = (*open_, _WITH_SCHEMA)
         return str(Claim(self.epsilon, self.delta, unit=replaced(self.unit_), conditions=(*open_, *conditions)))
 

@@ -55,7 +55,9 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
         A category with fewer public rows than this is merged into the others.
     declared
         Public facts by column name (or number, for a matrix): `(low, high)`, a longer list of cuts, a list of
-        categories, or "text" for a column of sentences. With all columns declared, `fit(None)` needs no rows.
+        categories, or "text" for a column of sentences. With all columns declared, `fit(None)` needs no rows. A linear
+        model without public rows learns where between `low` and `high` to cut, for a part of its budget, unless `cuts`
+        are given.
 
     crosses
         Pairs of columns that interact, such as `[("age", "sex")]`. Each pair adds the products of the features of both
@@ -107,6 +109,26 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
     def rules(self) -> Reading:
         """The rules by which texts are read."""
         return DEFAULT_READING if self.reading is None else self.reading
+
+    def uncut(self) -> dict[Any, Block]:
+        """Return the declared blocks whose shares are not known, if private counts may say where to cut some of them.
+
+        There are none where `cuts` are given or a column is one of texts.
+        """
+        declared, known = self._declarations(), self.shares or {}
+        if self.cuts is not None or any(isinstance(value, str) for value in declared.values()):
+            return {}
+        blocks = {
+            name: declared_block(str(name), value, cuts=None) for name, value in declared.items() if name not in known
+        }
+        return blocks if any(map(_declared_cut, blocks.values())) else {}
+
+    def with_learned(self, learned: Mapping[Any, tuple[Block, tuple[Floats, float]]]) -> "AdditiveColumns":
+        """Return unfitted columns in which these blocks are declared, with their mean shares."""
+        blocks = {name: block for name, (block, _) in learned.items()}
+        shares = {name: share for name, (_, share) in learned.items()}
+        parts = {"declared": self._declarations() | blocks, "shares": (self.shares or {}) | shares}
+        return AdditiveColumns(**{**self.get_params(), **parts})
 
     @classmethod
     def from_schema(cls, schema: Schema) -> "AdditiveColumns":
@@ -376,6 +398,12 @@ def cuts_for(numbers: int, units: int) -> int:
     """Return the number of parts of each numeric column; the work on a unit is quadratic in the total."""
     share = min(_MOST_COLUMNS, math.sqrt(_WORK / max(units, 1))) / max(numbers, 1)
     return min(_CUTS, int(share) - 3) if share >= 7 else min(3, max(1, int(share)))  # 3 more, from 4 cuts on
+
+
+def most_cells_for(numbers: int, units: int) -> int | None:
+    """Return into how many cells learned cuts divide a column at most; None where there is room for as many as help."""
+    cuts = cuts_for(numbers, units)
+    return None if cuts >= _CUTS else cuts
 
 
 def _declared_cut(declared: Any) -> bool:

@@ -223,10 +223,13 @@ def categories_from_public(name: str, values: Column, *, rare: int) -> Categorie
     return Categories(name, tuple(distinct[count >= threshold].tolist()))
 
 
-def declared_block(name: str, declared: Any, *, cuts: int) -> Block:
-    """Return the block of a declared column: (low, high), a longer list of cuts, or a list of categories."""
+def declared_block(name: str, declared: Any, *, cuts: int | None) -> Block:
+    """Return the block of a declared column: (low, high), a longer list of cuts, or a list of categories.
+
+    Without `cuts`, a number of which the ends are declared has no others.
+    """
     if isinstance(declared, Ramps | Categories):
-        return _with_cuts(declared, cuts)
+        return declared if cuts is None else _with_cuts(declared, cuts)
     values = list(declared) if isinstance(declared, Sequence | np.ndarray) and not isinstance(declared, str) else []
     if values and all(isinstance(value, str) for value in values):
         return Categories(name, tuple(dict.fromkeys(canonical_text(value) for value in values)))
@@ -234,7 +237,7 @@ def declared_block(name: str, declared: Any, *, cuts: int) -> Block:
     if numbers.size < 2:
         raise InvalidInput(f"declare column {name!r} as (low, high), as a list of cuts or as a list of categories")
     ramps = Ramps(name, tuple(numbers.tolist()), line=(float(numbers[0]), float(numbers[-1])))
-    return _with_cuts(ramps, cuts)
+    return ramps if cuts is None else _with_cuts(ramps, cuts)
 
 
 def _with_cuts(block: Block, cuts: int) -> Block:

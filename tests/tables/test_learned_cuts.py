@@ -1,0 +1,61 @@
+"""Cuts of columns whose ends are declared: what is found, and what a replaced row can move."""
+
+import itertools
+
+import numpy as np
+
+from planted.schemas import told_cuts
+from quorate.core.mechanisms import NoisyVectors
+from quorate.core.privacy import Budget
+from quorate.tables.features import AdditiveColumns
+from quorate.tables.features.learned_cuts import choose_cut_share, entries_of_cuts, learn_cuts
+
+
+def test_a_replaced_row_moves_no_release_of_cuts_by_more_than_is_paid():
+    """All neighbouring tables of two rows over values of every kind, both told the first's draws."""
+    values = [*itertools.product(["", "-1", "2.5", "8"], ["oak", "ash"])]
+    reached = set()
+    for row, other in itertools.permutations(values, 2):
+        tables = [{"x": [one[0], "3"], "y": [one[1], "oak"]} for one in (row, other)]
+        first, asked = told_cuts(tables[0], None)
+        second, again = told_cuts(tables[1], [part for part, _ in asked.asked])
+        assert first == second, "what is learned depends on what was drawn alone"
+        for (part, square), (moved, same) in zip(asked.asked, again.asked, strict=True):
+            change = int(((part - moved) ** 2).sum())
+            assert change <= square == same
+            reached.add(change == square)
+    assert True in reached
+
+
+def test_cuts_lie_among_the_values_and_their_shares_are_those_of_the_rows():
+    generator = np.random.default_rng(0)
+    amounts, grades = generator.lognormal(3, 1, 20_000), generator.integers(0, 4, 20_000).astype(float)
+    amounts[:4000] = np.nan
+    columns = AdditiveColumns(declared={"amount": (0, 1e6), "grade": (0, 10), "town": ["a", "b"]})
+    blocks = columns.uncut()
+    towns = generator.choice(["a", "b", "c"], 20_000)
+    rows = dict(zip(blocks, (amounts, grades, towns), strict=True))
+    values = {name: block.read(rows[name]) for name, block in blocks.items()}
+    vectors = NoisyVectors(Budget(epsilon=1.0, delta=1e-6), entries=entries_of_cuts(list(blocks.values())))
+    share = choose_cut_share(vectors, list(blocks.values()), 20_000)
+    assert 0.03 <= share <= 0.1
+    fitted = columns.with_learned(learn_cuts(blocks, values, vectors, units=20_000, share=share)).fit(None)
+    amount, grade, _ = fitted.blocks_
+    inside = [np.mean(amounts[4000:] < cut) for cut in amount.cuts]
+    assert amount.missing
+    assert len(amount.cuts) > 8
+    assert np.abs(np.diff(inside)).max() < 0.2, "no two neighbouring cuts have more than a fifth of the rows between"
+    assert set(grade.cuts) >= {0.0, 1.0, 2.0, 3.0}
+    shares, noise = fitted.known_shares()
+    assert noise < 0.01
+    assert np.allclose(shares[-3:], [np.mean(towns == town) for town in "abc"], atol=0.03)
+
+
+def test_cuts_are_learned_where_ends_alone_are_declared_and_enough_units_are_there():
+    assert AdditiveColumns(declared=[(0, 1)]).uncut()
+    assert not AdditiveColumns(declared=[[0, 0.5, 1]]).uncut()
+    assert not AdditiveColumns(declared=[(0, 1)], cuts=3).uncut()
+    assert not AdditiveColumns(declared=[(0, 1), "text"]).uncut()
+    blocks = list(AdditiveColumns(declared=[(0, 1)] * 20).uncut().values())
+    vectors = NoisyVectors(Budget(epsilon=1.0, delta=1e-6), entries=entries_of_cuts(blocks))
+    assert choose_cut_share(vectors, blocks, 100) == 0.0
