@@ -75,6 +75,7 @@ _FITTED = (
 )
 _WIDE = 300  # columns of a sparse matrix, up to which it is filled
 _MOST_LOG_ODDS = 10.0  # of an offset, to either side
+_OFFSET_CUTS = (-_MOST_LOG_ODDS, -3.0, -1.0, 1.0, 3.0, _MOST_LOG_ODDS)  # between which a curve corrects an offset
 
 
 def check_columns(columns: Any) -> Any:
@@ -336,7 +337,7 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
             return np.hstack([rows, Calls(rows, 1).values(_OneRow(self.offset), 1)])
 
     def _declare_offset(self, columns: Any, width: int) -> Any:
-        """Return columns among which the offset is a straight line between public bounds."""
+        """Return columns among which the offset is a straight line between public bounds, and a curve beside it."""
         if self.offset is None:
             return columns
         if isinstance(columns, HashedColumns):
@@ -344,8 +345,8 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
         name = width - 1 if callable(self.offset) else self.offset
         declared = columns.declared or {}
         known = dict(declared if isinstance(declared, Mapping) else enumerate(declared))
-        line = Ramps(str(name), (-_MOST_LOG_ODDS, _MOST_LOG_ODDS), missing=True)
-        return columns.set_params(declared={**known, name: line}, shares=None)
+        block = Ramps(str(name), _OFFSET_CUTS, missing=True, line=(-_MOST_LOG_ODDS, _MOST_LOG_ODDS))
+        return columns.set_params(declared={**known, name: block}, shares=None)
 
     def _offset_weights(self) -> Floats:
         """Return the weights that make log odds of the columns, the intercept first. A missing offset is 0."""
@@ -353,9 +354,9 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
         name = len(names) - 1 if callable(self.offset) else self.offset
         if name not in names:
             raise InvalidInput(f"offset must be a column of X or a function of its rows, got {self.offset!r}")
-        first = 1 + sum(len(block.names) for block in self.columns_.blocks_[: names.index(name)])
+        ends = np.cumsum([1, *(len(block.names) for block in self.columns_.blocks_[: names.index(name) + 1])])
         weights = np.zeros(1 + sum(int(values.shape[1]) for values in self.columns_.atoms()))
-        weights[[0, first, first + 1]] = -_MOST_LOG_ODDS, 2 * _MOST_LOG_ODDS, _MOST_LOG_ODDS
+        weights[[0, ends[-2], ends[-1] - 1]] = -_MOST_LOG_ODDS, 2 * _MOST_LOG_ODDS, _MOST_LOG_ODDS
         return weights
 
     def _declared_schema(self) -> Schema | None:
