@@ -606,7 +606,7 @@ def _check_document(server, examples):
 
 
 def test_the_service_does_as_its_document_says(server):
-    _check_document(server, 30)
+    _check_document(server, 20)
 
 
 @pytest.mark.long
