@@ -139,11 +139,12 @@ def check_count(name: str, value: object, *, least: int = 1, most: int | None = 
     return int(value)
 
 
-_FIELDS: dict[str, Callable[[str, object], object]] = {  # the check of each mechanism's setting, by name
+_FIELDS: dict[str, Callable[[str, object], object]] = {  # the check of each setting, by name
     **dict.fromkeys(
         (
             *("teachers", "no_quorums", "sensitivity", "allowed", "spread", "cells", "units", "rank", "columns"),
-            *("threshold", "head", "keys_per_unit", "squared_sensitivity"),
+            *("threshold", "head", "keys_per_unit", "squared_sensitivity", "candidates", "subset", "rows"),
+            *("full", "capacity", "reports", "reported", "entries", "replacement"),
         ),
         check_count,
     ),
@@ -157,7 +158,7 @@ _FIELDS: dict[str, Callable[[str, object], object]] = {  # the check of each mec
 
 
 def validate_fields(instance: Any, **checked: object) -> None:
-    """Check the fields of a mechanism by name, and set them together with those that the caller has `checked`."""
+    """Check the fields of a scheme by name, and set them together with those that the caller has `checked`."""
     names = [field.name for field in dataclasses.fields(instance) if field.name in _FIELDS]
     by_name = {name: _FIELDS[name](name, getattr(instance, name)) for name in names if name not in checked}
     set_validated(instance, **by_name, **checked)

@@ -19,7 +19,7 @@ import numpy as np
 
 from quorate.core._noise import NoiseSource, system_noise
 from quorate.core.arrays import Floats
-from quorate.core.checks import check_count, check_delta, check_order, check_positive, check_rate, set_validated
+from quorate.core.checks import check_count, check_delta, check_order, check_positive, check_rate, validate_fields
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.mechanisms.distributions import stable_up
 from quorate.core.mechanisms.exponential import draw_below
@@ -86,7 +86,7 @@ class _Private:
     delta: float
 
     def __post_init__(self) -> None:
-        set_validated(self, epsilon=check_positive("epsilon", self.epsilon), delta=check_delta(self.delta))
+        validate_fields(self, delta=check_delta(self.delta))
 
 
 class GaussianTrial(_Private):
@@ -191,7 +191,7 @@ class RandomStopping:
         weights = tuple(check_count("a weight", weight, least=0) for weight in self.weights)
         if not weights or weights[0] < 1:
             raise InvalidInput("one trial alone must be possible: the first weight is at least 1")
-        set_validated(self, candidates=check_count("candidates", self.candidates), weights=weights)
+        validate_fields(self, weights=weights)
 
     @classmethod
     def calibrate(
@@ -370,7 +370,7 @@ class EveryCandidate:
     trial: Trial
 
     def __post_init__(self) -> None:
-        set_validated(self, candidates=check_count("candidates", self.candidates))
+        validate_fields(self)
 
     @classmethod
     def calibrate(cls, *, epsilon: float, delta: float, candidates: int, trial: type[Trial]) -> "EveryCandidate":

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quorate.core.arrays import Floats, Integers
-from quorate.core.checks import check_count, check_delta, check_positive, check_scale, set_validated
+from quorate.core.checks import check_delta, check_positive, validate_fields
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.mechanisms import NoisyVector
 from quorate.core.mechanisms.noisy_shares import nearest_points, numbers_of, points_of, steps_for
@@ -235,10 +235,7 @@ class Terms:
     replacement: int
 
     def __post_init__(self) -> None:
-        names = ("full", "capacity", "reports", "reported", "entries", "replacement")
-        counts = {name: check_count(name, getattr(self, name)) for name in names}
-        epsilon, delta = check_positive("epsilon", self.epsilon), check_delta(self.delta, zero=False)
-        set_validated(self, epsilon=epsilon, delta=delta, scale=check_scale("scale", self.scale), **counts)
+        validate_fields(self, delta=check_delta(self.delta, zero=False))
 
     @classmethod
     def calibrate(cls, *, epsilon: float, delta: float, votes: float, top: int, ballot: Ballot) -> "Terms":

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from quorate.compute.ensemble import Ensemble, deal_units
 from quorate.core.answerers import Answerer, OneByOne, Votes
 from quorate.core.ballots import release_votes
-from quorate.core.checks import check_choice, check_count, check_positive, set_validated
+from quorate.core.checks import check_choice, check_count, check_positive, validate_fields
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.mechanisms import SoftMajority
 from quorate.core.privacy import Budget, Cost
@@ -53,9 +53,8 @@ class PureRelabelling:
     rows: int = 1
 
     def __post_init__(self) -> None:
-        set_validated(self, units=check_count("units", self.units, least=2), subset=check_count("subset", self.subset))
-        set_validated(self, scale=check_positive("scale", self.scale), reach=check_count("reach", self.reach, least=0))
-        set_validated(self, teachers=check_count("teachers", self.teachers), rows=check_count("rows", self.rows))
+        units, reach = check_count("units", self.units, least=2), check_count("reach", self.reach, least=0)
+        validate_fields(self, units=units, reach=reach, scale=check_positive("scale", self.scale))
         if self.subset >= self.units:
             raise InvalidInput(f"subset must be below units={self.units}, not {self.subset}")
         if self.teachers > self.units:

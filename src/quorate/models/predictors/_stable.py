@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from quorate.compute.ensemble import secret_subset
 from quorate.core.answerers import OneByOne
-from quorate.core.checks import check_count, check_positive, set_validated
+from quorate.core.checks import check_count, check_positive, validate_fields
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.hypotheses.sealed import seal_concept
 from quorate.core.ledger import LOST, LedgerView
@@ -64,11 +64,9 @@ class StableChoice:
     rows: int = 1
 
     def __post_init__(self) -> None:
-        units, subset = check_count("units", self.units), check_count("subset", self.subset)
-        if subset > units:
-            raise InvalidInput(f"subset must be at most units={units}, not {subset}")
-        set_validated(self, units=units, subset=subset, epsilon=check_positive("epsilon", self.epsilon))
-        set_validated(self, rows=check_count("rows", self.rows))
+        validate_fields(self)
+        if self.subset > self.units:
+            raise InvalidInput(f"subset must be at most units={self.units}, not {self.subset}")
         self.concept.check_size(self.subset * self.rows)
 
     @classmethod
