@@ -73,13 +73,12 @@ def _tracing_figures(quick: bool) -> Iterator[Figure]:
 
 
 def _membership_figures(quick: bool) -> Iterator[Figure]:
-    from benchmarks.membership import attack_membership, make_targets
-
+    membership = import_planted("membership")
     models, count = (24, 40) if quick else (160, 100)
     for name, train in (("forest", _forest), ("tree", _tree), ("private", _private), ("student", _student)):
         for poison in (0, 3):
-            targets = make_targets(records=2000, targets=count, features=_FEATURES, poison=poison, seed=1)
-            roc = attack_membership(train, targets, models=models if name != "forest" else models // 2)
+            targets = membership.make_targets(records=2000, targets=count, features=_FEATURES, poison=poison, seed=1)
+            roc = membership.attack_membership(train, targets, models=models if name != "forest" else models // 2)
             kind = f"audit.membership.{name}.{'poisoned' if poison else 'plain'}"
             yield f"{kind}.hits_at_0_1_percent", roc.hits(false_alarms=0.001), "share"
             yield f"{kind}.area", roc.area, "share"
@@ -117,7 +116,6 @@ def _student(X: Any, y: Any) -> Any:
 
 def _timing_figures(quick: bool) -> Iterator[Figure]:
     """Tell close votes from clear ones by the time of `predict`, without the pace of a server; then with a delay."""
-    from benchmarks.membership import attack_timing
     from planted.delays import Delayed  # type: ignore[import-not-found]
     from quorate.models.predictors import PrivateClassifier
 
@@ -131,5 +129,5 @@ def _timing_figures(quick: bool) -> Iterator[Figure]:
         clear, close = generator.normal(size=(2, arm, 1, 5))
         clear[..., 0] = 8 * np.sign(clear[..., 0])
         close *= 1e-3
-        area = attack_timing(ask, list(clear), list(close)).area
+        area = import_planted("membership").attack_timing(ask, list(clear), list(close)).area
         yield f"audit.timing.{name}.auc_from_half", abs(area - 0.5), "share"

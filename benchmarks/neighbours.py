@@ -19,7 +19,6 @@ import numpy as np
 
 from benchmarks.data import DigitSplit, digit_splits, random_halves, read_adult
 from benchmarks.figures import Figure, data_folder, import_planted
-from benchmarks.membership import attack_membership, make_targets
 from benchmarks.students import adult_student
 from quorate.auditing import audit, trace
 from quorate.compute.learners.backends import choose_backend
@@ -255,8 +254,9 @@ def _attack_figures(quick: bool) -> Iterator[Figure]:
     def train(X: Any, y: Any) -> Any:
         return model.fit(X, y).predict_proba
 
-    targets = make_targets(records=2000, targets=40 if quick else 100, features=8, seed=1)
-    roc = attack_membership(train, targets, models=24 if quick else 160)
+    membership = import_planted("membership")
+    targets = membership.make_targets(records=2000, targets=40 if quick else 100, features=8, seed=1)
+    roc = membership.attack_membership(train, targets, models=24 if quick else 160)
     claim = {"epsilon": model.terms_.replaced_epsilon(), "delta": _DELTA}
     yield "neighbours.membership.area", roc.area, "share"
     yield "neighbours.membership.excess_over_claim", roc.excess(**claim, confidence=1 - 1e-9), "share"

@@ -29,7 +29,6 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 SOURCES = ROOT / "src" / "quorate"
 _CITED = re.compile(r"#.*proof:")
-_SLOW = ("engine_adaptive", "engine_residual", "engine_reweighting", "engine_plain", "search")
 _SAMPLE = 60
 _TEST_FILES = 2  # nearest to a module
 _LIMIT = 150.0  # seconds for one check of a mutant
@@ -93,11 +92,8 @@ def _replaced(source: str, node: Any) -> str:
     return (before + text.encode() + after).decode()
 
 
-_PLAY = f"""
-from quorate.auditing.runs import RUNS, compare_run
-assert all(compare_run(name).sound for name in RUNS if name not in {_SLOW!r})
-"""
 _PYTEST = ["-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "-x"]
+_RUNS = [*_PYTEST, "-m", "attack", "-k", "unit_moves and not adaptive and not search", "tests/auditing/test_charges.py"]
 
 
 @cache
@@ -134,7 +130,7 @@ def killed_by(path: Path, source: str) -> str:
         failed = re.findall(r"^FAILED (\S+)", done.stdout, flags=re.M)
         if failed and _is_sound(failed[0]):
             return f"killed by tests: {Path(failed[0]).name}"
-    done = _run_check(path, source, ["-c", _PLAY])
+    done = _run_check(path, source, _RUNS)
     return "SURVIVES" if done is None or done.returncode == 0 else "killed by the auditor"
 
 

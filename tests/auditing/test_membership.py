@@ -11,8 +11,8 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 
-from benchmarks.membership import Timing, attack_membership, attack_timing, confidences, make_targets, scores_of
 from planted.delays import Delayed
+from planted.membership import Timing, attack_membership, attack_timing, confidences, make_targets, scores_of
 from quorate.auditing._tracing import Roc, area_under_curve
 from quorate.core.errors import InvalidInput
 from quorate.models.predictors import PrivateClassifier

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.membership import Ask
+from planted.membership import Ask
 from quorate.core.checks import check_positive
 
 

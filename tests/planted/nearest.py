@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
-from benchmarks.membership import attack_membership, make_targets
 from planted.bug import Caught, kind_bug
+from planted.membership import attack_membership, make_targets
 from planted.traced import neighbour_means
 from quorate.auditing import trace
 from quorate.auditing.replay import entropy_tape
