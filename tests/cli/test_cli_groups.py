@@ -2,6 +2,7 @@
 
 import csv
 import json
+from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet
@@ -84,6 +85,17 @@ def test_single_answers_and_excel_come_from_a_folder(visits, capsys, tmp_path):
     assert header == ("region", "visited:month", "measure", "answer", "low", "high", "note")
     assert [row[:2] for row in rows[:2]] == [("north", "2024-01"), ("north", "2024-02")]
     assert rows[0][3] == pytest.approx(months[0]["answer"])
+
+
+def test_a_folder_of_files_is_one_table_and_that_of_a_release_is_none(visits, capsys):
+    lines = Path("visits.csv").read_text().splitlines(keepends=True)
+    Path("parts").mkdir()
+    for name, part in (("a.csv", lines[1:400]), ("b.csv", lines[400:])):
+        Path("parts", name).write_text("".join([lines[0], *part]))
+    assert main(["release", "parts", "--by", "region", "--median", "stay", "--out", "out", "--json"]) == 0
+    assert f"of {len(lines) - 1} records" in json.loads(capsys.readouterr().out)["claim"].replace(",", "")
+    assert main(["release", "out", "--by", "region", "--out", "again"]) == 1
+    assert "--by reads private records" in capsys.readouterr().err
 
 
 def test_without_declarations_notes_say_what_was_found(visits, capsys):

@@ -101,7 +101,8 @@ _Table = Annotated[
     Path | None,
     Parameter(
         group=_GROUP,
-        help="The private records: .csv, .csv.gz, .parquet, .arrow or .feather; or the folder of a release to ask.",
+        help="The private records: .csv, .csv.gz, .parquet, .arrow or .feather, with --by also a folder of such files; "
+        "or the folder of a release to ask.",
     ),
 ]
 
@@ -235,7 +236,7 @@ def release(table: _Table = None, *, options: ReleaseOptions = ReleaseOptions(),
         return plan(options, settings)
     if table is None:
         raise InvalidInput("name the table of private records, or the folder of a release to ask")
-    if table.is_dir():
+    if mode == "when a release is asked":
         return ask_release(
             open_folder(table),
             options.queries,
@@ -255,7 +256,7 @@ def release(table: _Table = None, *, options: ReleaseOptions = ReleaseOptions(),
 
 def _find_mode(table: Path | None, options: ReleaseOptions) -> str:
     """Return which options go together in this command, as a key of `USED_OPTIONS`."""
-    if table is not None and table.is_dir():
+    if table is not None and table.is_dir() and options.by is None is options.sql:
         return "when a release is asked"
     if options.sql is not None:
         return "with --sql"
@@ -434,6 +435,8 @@ def _plan_groups(options: ReleaseOptions, settings: Mapping[str, Any]) -> int:
 
 def _release_groups(table: Path, options: ReleaseOptions, settings: Mapping[str, Any]) -> int:
     """Release numbers by group into a folder, and print them."""
+    if (table / "manifest.json").exists():
+        raise InvalidInput(f"{table} is the folder of a release or a model; --by reads private records")
     release, people = _make_group_release(options, settings)
     out = _check_out(options)
     check_report(options.report, inputs=[table, options.columns])
