@@ -24,7 +24,14 @@ ROOT = Path(__file__).parents[2]
 LEAST_MOVED = {  # of what is charged: the neighbours are not the worst ones, or part of the charge is for other steps
     **dict.fromkeys(("queries_ranges_by_group", "engine_prefix_boxes"), 0.86),
     **{"release_with_cuts": 0.029, "groups": 0.37, "groups_of_people": 0.38, "groups_found": 0.48},
-    **{"groups_with_bounds": 0.45, "logistic": 0.44, "least_squares": 0.83, "poisson": 0.82, "fit": 0.44},
+    **{
+        "groups_with_bounds": 0.45,
+        "logistic": 0.44,
+        "logistic_three": 0.44,
+        "least_squares": 0.83,
+        "poisson": 0.82,
+        "fit": 0.44,
+    },
     **{f"votes_{kind}_{rule}": 0.4 for kind, rule in (("noisy", "max"), ("confident", "max"), ("soft", "majority"))},
     **{"votes_sharp_majority": 0.4, "votes_noisy_shares": 0.24, "votes_held_out": 0.13, "student": 0.22},
     **{"student_first": 0.43, "mistakes": 0.85, "stable": 0.35, "pure_relabel": 0.078, "agnostic": 0.17},

@@ -461,6 +461,7 @@ RUNS: dict[str, Callable[[], Subject]] = {
     "growing_people": partial(_grow, 3),
     "online": partial(Subject, _ask_online, _NUMBERS, [np.append(_NUMBERS[1:], 1.0)]),
     "logistic": partial(_supervise, _fit_linear, PrivateLogisticRegression, classes=[0, 1]),
+    "logistic_three": partial(_supervise, _fit_linear, PrivateLogisticRegression, classes=[0, 1, 2], labels=(0, 2)),
     "least_squares": partial(_supervise, _fit_linear, PrivateLinearRegression, bounds=(-3, 3), labels=(-9.0, 9.0)),
     "poisson": partial(_supervise, _fit_linear, PrivatePoissonRegression, largest=20, labels=(0, 90)),
     **{

@@ -112,7 +112,7 @@ CLAIMS: dict[str, tuple[str, ...]] = {
     "StudentClassifier": ("student",),
     "SemiPrivateClassifier": ("semi_private",),
     "QueryReleaseClassifier": ("mistakes",),
-    "PrivateLogisticRegression": ("logistic",),
+    "PrivateLogisticRegression": ("logistic", "logistic_three"),
     "PrivateLinearRegression": ("least_squares",),
     "PrivatePoissonRegression": ("poisson",),
     "fit": ("fit",),
