@@ -63,7 +63,7 @@ def _ballots_replayed(electorate: type[PromptTeachers], _plays: int, seed: int) 
 class _Echo:
     """A model of two words that repeats what its prompt holds, and notes its calls."""
 
-    end = 9
+    end = 2
 
     def __init__(self) -> None:
         self.calls: list[int] = []
@@ -75,8 +75,9 @@ class _Echo:
         again.calls, again._prompts = self.calls, prompts
         return again
 
-    def logits(self) -> Any:
-        return [[9.0 * prompt.count("a"), 9.0 * prompt.count("b")] for prompt in self._prompts]
+    def log_probabilities(self, tokens: Any = None) -> Any:
+        scores = [[9.0 * prompt.count("a"), 9.0 * prompt.count("b"), -9.0] for prompt in self._prompts]
+        return np.array(scores) if tokens is None else np.array(scores)[:, tokens]
 
     def append(self, token: int) -> None:
         self.calls.append(token)
@@ -93,20 +94,19 @@ def _writer(texts: Any, kind: type[PrivateWriter] = PrivateWriter, folder: Any =
 class _ClippedToTheRange(PrivateWriter):
     """Clips differences to the range of the change of two of them."""
 
-    def _differences(self, logits: Any, likely: Any, candidates: Any) -> Any:
+    def _differences(self, own: Any, likely: Any) -> Any:
         """Take the sensitivity for the largest difference: the mistake, for replacing a text moves by twice that."""
         limit = self.plan_.choice.sensitivity
-        own = np.asarray(logits)[:, candidates] - np.asarray(logits).max(axis=1, keepdims=True)
-        return np.clip((own - likely[candidates]) * 4096, -limit, limit).astype(np.int64).sum(axis=0)
+        return np.clip((np.asarray(own) - likely) * 4096, -limit, limit).astype(np.int64).sum(axis=0)
 
 
 def _ratios_enumerated(kind: type[PrivateWriter], _plays: int, _seed: int) -> Caught:
     """Compute the law of a token for neighbouring batches, and compare the largest ratio with what was paid."""
     writer, even = _writer(["a", "b"], kind), np.log(np.array([0.05, 0.05]))
-    choice, changes = writer.plan_.choice, [[0.0, 99.0], [99.0, 0.0]]
+    choice, changes = writer.plan_.choice, [[-99.0, 0.0], [0.0, -99.0]]
     laws = []
     for change in changes:
-        scores = writer._differences([change, [0.0, 0.0]], even, np.arange(2))
+        scores = writer._differences([change, [0.0, 0.0]], even)
         scores += 2 * np.array([0, -20_000])  # the public heights of two prompts: the second token is rare
         heights = [math.exp(float(choice.rate) * int(score)) for score in scores]
         laws.append([height / sum(heights) for height in heights])

@@ -103,9 +103,12 @@ class _Continued:
         self._position = self._mask.sum(dim=1, keepdim=True)
         self._read(ids, (self._mask.cumsum(dim=1) - 1).clamp(min=0))
 
-    def logits(self) -> Floats:
-        """Return the logits of the next token, one row a prompt."""
-        return self._logits
+    def log_probabilities(self, tokens: Any = None) -> Floats:
+        """Return the log probabilities of the next token, one row a prompt: of all tokens, or of these."""
+        with self._torch.inference_mode():
+            every = self._torch.log_softmax(self._logits.float(), dim=-1)
+            asked = every if tokens is None else every[:, self._torch.as_tensor(tokens, device=every.device)]
+            return np.asarray(asked.cpu().numpy(), dtype=np.float64)
 
     def append(self, token: int) -> None:
         """Append a token to every prompt."""
@@ -126,7 +129,7 @@ class _Continued:
                 logits_to_keep=1,
             )
         self._cache = output.past_key_values
-        self._logits: Floats = output.logits[:, -1].float().cpu().numpy().astype(np.float64)
+        self._logits = output.logits[:, -1]
 
 
 class HttpModel:

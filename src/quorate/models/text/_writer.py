@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 import numpy as np
-from scipy.special import log_softmax
 
 from quorate.compute.ensemble.dealing import deal_units
 from quorate.core.answerers import Journal
@@ -41,8 +40,8 @@ _BEGUN = "begun"
 class Continuation(Protocol):
     """Some prompts that one model continues with the same tokens."""
 
-    def logits(self) -> Any:
-        """Return the logits of the next token, one row a prompt."""
+    def log_probabilities(self, tokens: Any = None) -> Any:
+        """Return the log probabilities of the next token, one row a prompt: of all tokens, or of these."""
 
     def append(self, token: int) -> None:
         """Append a token to every prompt."""
@@ -51,8 +50,8 @@ class Continuation(Protocol):
 class TokenModel(Protocol):
     """A language model that writes: see `TransformersModel`.
 
-    A row of `logits` must be a function of its own prompt and of the tokens appended, to the last bit, whatever the
-    other prompts hold; and no prompt may make it fail.
+    A row of `log_probabilities` must be a function of its own prompt and of the tokens appended, to the last bit,
+    whatever the other prompts hold; and no prompt may make it fail.
     """
 
     @property
@@ -139,13 +138,15 @@ class PrivateWriter:
     ...         self.prompts = prompts
     ...     def start(self, prompts):
     ...         return Echo(prompts)
-    ...     def logits(self):
-    ...         return [[prompt.count("tea"), prompt.count("jam")] for prompt in self.prompts]
+    ...     def log_probabilities(self, tokens=None):
+    ...         scores = np.array([[prompt.count("tea"), prompt.count("jam"), -9.0] for prompt in self.prompts])
+    ...         scores -= np.log(np.exp(scores).sum(axis=1, keepdims=True))
+    ...         return scores if tokens is None else scores[:, tokens]
     ...     def append(self, token):
     ...         pass
     ...     def decode(self, tokens):
     ...         return " ".join(["tea", "jam"][token] for token in tokens)
-    >>> writer = PrivateWriter(Echo(), epsilon=9.0, tokens=3, batch=50, candidates=2, free_share=0.0, temperature=0.1)
+    >>> writer = PrivateWriter(Echo(), epsilon=9.0, tokens=3, batch=50, free_share=0.0, temperature=0.1)
     >>> writer.fit(["tea and tea"] * 50 + ["tea and tea"] * 50).write(1)
     ['tea tea tea']
     """
@@ -293,8 +294,10 @@ class PrivateWriter:
             public, private = self.model.start([self.instruction + self.asked]), self.model.start(prompts)
         tokens, left = list[int](), self.plan_.private_tokens
         for _ in range(self.plan_.tokens):
-            likely = log_softmax(np.asarray(public.logits(), dtype=np.float64)[0])
-            candidates = np.argsort(-likely, kind="stable")[: self.candidates]
+            likely = np.array(public.log_probabilities()[0], dtype=np.float64)
+            if not tokens:
+                likely[self.model.end] = -np.inf  # no text is empty
+            candidates = np.argsort(-likely, kind="stable")[: min(self.candidates, np.isfinite(likely).sum())]
             heights = _on_grid(np.maximum(likely[candidates] - likely[candidates[0]], -_LOWEST))
             is_free = left == 0 or math.exp(likely[candidates[0]]) >= self.sure  # proof: step 8
             scores = self.plan_.batch * heights
@@ -302,7 +305,8 @@ class PrivateWriter:
                 position = self.plan_.choice.choose_score(scores)
             else:
                 left -= 1
-                sealed = Ballots(scores + self._differences(private.logits(), likely, candidates))
+                own = private.log_probabilities(candidates)
+                sealed = Ballots(scores + self._differences(own, likely[candidates]))
                 position = release_counts(sealed, self.plan_.choice.choose_score)  # proof: step 6
             self.free_, self.drawn_ = self.free_ + is_free, self.drawn_ + 1
             token = int(candidates[position])
@@ -313,11 +317,10 @@ class PrivateWriter:
             private.append(token)
         return self.model.decode(tokens)
 
-    def _differences(self, logits: Any, likely: Floats, candidates: Integers) -> Integers:
+    def _differences(self, own: Any, likely: Floats) -> Integers:
         """Return the sum over prompts of clipped whole differences of log probabilities to the public ones."""
         with np.errstate(all="ignore"):
-            own = log_softmax(np.asarray(logits, dtype=np.float64), axis=1)[:, candidates]
-            whole = np.trunc((own - likely[candidates]) * _GRID)
+            whole = np.trunc((np.asarray(own, dtype=np.float64) - likely) * _GRID)
         limit = self.plan_.choice.sensitivity // 2
         whole = np.clip(np.nan_to_num(whole, nan=0.0, posinf=limit, neginf=-limit), -limit, limit)  # proof: step 6
         return np.asarray(whole.astype(np.int64).sum(axis=0))
