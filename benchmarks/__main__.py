@@ -17,7 +17,7 @@ from rich.progress import Progress
 from rich.table import Column, Table
 
 from benchmarks.figures import BARS, Figure, bar_of, judge
-from quorate.cli.output import printed_aside
+from quorate.cli.output import redirect_output
 from quorate.core.rows import usable_cores
 
 BENCHES = {
@@ -74,7 +74,7 @@ def _collect_figures(name: str, *, quick: bool, quiet: bool) -> list[dict[str, A
     figures = []
     console = Console(stderr=True)
     bar = Progress(console=console, transient=True, disable=quiet or not console.is_terminal)
-    with printed_aside(), bar as progress:
+    with redirect_output(), bar as progress:
         task = progress.add_task(name, total=len(BARS[name]))
         for figure in measure(name, quick=quick):
             figures.append(judge(figure, bar_of(name, figure[0], quick=quick)))

@@ -18,7 +18,7 @@ from cyclopts import App, Group, Parameter
 from rich.console import Console
 
 from quorate.cli.fit_methods import METHODS, Method
-from quorate.cli.fit_models import TARGET_FILE, Fitted, fit_stream, fit_table, named_curves, open_stream
+from quorate.cli.fit_models import TARGET_FILE, Fitted, fit_stream, fit_table, open_stream, rename_curves
 from quorate.cli.options import AsJson, with_options
 from quorate.cli.output import check_new_folder, check_report, show_bill
 from quorate.cli.reading import Data, Tables
@@ -224,6 +224,6 @@ def _curves(curves: Any, fitted: Fitted, bill: Mapping[str, Any]) -> dict[str, A
     """Return the curves of a linear model for its report, with the names of the table's columns."""
     classes = bill.get("classes", ())
     return {
-        "curves": curves if fitted.is_learned else named_curves(curves, fitted.data.schema),
+        "curves": curves if fitted.is_learned else rename_curves(curves, fitted.data.schema),
         "curves_of": f"the log odds of {classes[1]!r}" if len(classes) == 2 else None,
     }

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from quorate.cli.fit_methods import METHODS, Method
-from quorate.cli.options import make_concept, make_learner, two_numbers
-from quorate.cli.output import check_apart, printed_aside
+from quorate.cli.options import make_concept, make_learner, parse_bounds
+from quorate.cli.output import check_apart, redirect_output
 from quorate.cli.reading import (
     Data,
     Tables,
@@ -122,7 +122,7 @@ def _constructor_arguments(estimator: Any, data: Data, settings: Mapping[str, An
     if data.classes is not None and "classes" in parameters:
         arguments["classes"] = data.classes
     if "bounds" in arguments:
-        arguments["bounds"] = two_numbers(arguments["bounds"])
+        arguments["bounds"] = parse_bounds(arguments["bounds"])
     if "records_per_person" in arguments and data.units is None:
         arguments["records_per_person"] = 1
     if "prior" in arguments:
@@ -218,7 +218,7 @@ def open_stream(paths: list[Path], tables: Tables, settings: dict[str, Any]) -> 
     if cluster is not None:
         from quorate.compute.ensemble.clusters import ClusterTable
 
-        with printed_aside(), closing(ClusterTable(paths, cluster)) as table:
+        with redirect_output(), closing(ClusterTable(paths, cluster)) as table:
             yield table
     elif "memory" in settings and (len(paths) > 1 or settings["memory"] or is_folder_or_pattern(paths[0])):
         yield TableStream(paths, **tables.file_settings())
@@ -306,7 +306,7 @@ def _declare_columns(schema: Schema) -> list[Any]:
     return declarations
 
 
-def named_curves(curves: tuple[Curve, ...], schema: Schema) -> tuple[Curve, ...]:
+def rename_curves(curves: tuple[Curve, ...], schema: Schema) -> tuple[Curve, ...]:
     """Return the curves with the names and the units of the table's columns."""
     features = [
         (column, name, kind if name == column else None)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from quorate.cli.fit import Output
-from quorate.cli.options import options_from, two_numbers, with_options
+from quorate.cli.options import options_from, parse_bounds, with_options
 from quorate.cli.output import check_new_folder, show_bill
 from quorate.cli.reading import Tables, read_data, show_learned_problems, warn_of_delta
 from quorate.core.errors import InvalidInput
@@ -36,7 +36,7 @@ def fit_tested(tables: Tables, *, output: Output, **settings: Any) -> int:
         data.records,
         data.label,
         classes=data.classes,
-        bounds=None if bounds is None else two_numbers(bounds),
+        bounds=None if bounds is None else parse_bounds(bounds),
         groups=data.schema.groups,
         public=data.public,
         schema=None if tables.schema is None else data.schema,

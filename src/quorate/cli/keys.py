@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
-from quorate.cli.ledger import key_figures, opened_ledger
+from quorate.cli.ledger import key_figures, open_ledger
 from quorate.cli.options import AsJson, ModelPath, option, with_options
 from quorate.cli.output import show, show_line, show_rows
 from quorate.core.errors import InvalidInput
@@ -93,7 +93,7 @@ def _add(
     is_limited = not values.keys().isdisjoint(_SHARES)
     if unlimited and is_limited:
         raise InvalidInput("--unlimited must stand without --budget, --no-quorums and --per-phase; leave one out")
-    with opened_ledger(model) as ledger:
+    with open_ledger(model) as ledger:
         if not (unlimited or is_limited or set(scope) == {"budget"}):
             values |= default_share(open_private(model), ledger, values.get("project", ""))
         token = ledger.add_key(name, scopes=scope, **values)
@@ -126,7 +126,7 @@ def _rotate(
     """Replace the secret of a key. The caller stays the same: its share, its answers and its id are kept."""
     if not 0 <= grace < 24 * 366:
         raise InvalidInput(f"--grace must be a number of hours from 0 up, got {grace!r}")
-    with opened_ledger(model) as ledger:
+    with open_ledger(model) as ledger:
         token = ledger.rotate_key(id, grace=3600 * grace)
         name = next(key.name for key in ledger.view().keys if key.id == id)
     return _show_token(token, name, model, {}, as_json=json)
@@ -144,7 +144,7 @@ def _show_token(token: str, name: str, model: Path, figures: dict[str, Any], *, 
 @with_options(_limit_options(_KEY_LIMITS))
 def _change(model: ModelPath, id: KeyId, *, lift: Lifted = (), json: AsJson = False, **limits: Any) -> int:
     """Change the limits of a key; those that are not given stay. Its use stays counted, and its answers are kept."""
-    with opened_ledger(model) as ledger:
+    with open_ledger(model) as ledger:
         ledger.change_key(id, **_changes(limits, lift))
         return _show_key(ledger, id, "changed", as_json=json)
 
@@ -152,7 +152,7 @@ def _change(model: ModelPath, id: KeyId, *, lift: Lifted = (), json: AsJson = Fa
 @keys.command(name="revoke")
 def _revoke(model: ModelPath, id: KeyId, *, json: AsJson = False) -> int:
     """Revoke a key. A running server refuses it within a second or so. Answers already given are not undone."""
-    with opened_ledger(model) as ledger:
+    with open_ledger(model) as ledger:
         ledger.revoke_key(id)
         return _show_key(ledger, id, "revoked", as_json=json)
 
@@ -174,7 +174,7 @@ def _project(
     **limits: Any,
 ) -> int:
     """Make a project, or change the limits that its keys share; those that are not given stay."""
-    with opened_ledger(model) as ledger:
+    with open_ledger(model) as ledger:
         ledger.set_project(name, **_changes(limits, lift))
         view = ledger.view()
         (figures,) = (share_figures(project, view) for project in view.projects if project.name == name)
@@ -185,7 +185,7 @@ def _project(
 @keys.command(name="list")
 def _list(model: ModelPath, *, json: AsJson = False) -> int:
     """List the keys: their names, scopes and use."""
-    with opened_ledger(model) as ledger:
+    with open_ledger(model) as ledger:
         view = ledger.view()
         figures = [key_figures(key, view) for key in view.keys]
     if not figures and not json:

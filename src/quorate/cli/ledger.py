@@ -35,7 +35,7 @@ _PHASE |= {"closed": "closed", "lost": "lost"}
 
 
 @contextmanager
-def opened_ledger(model: Path) -> Iterator[Ledger]:
+def open_ledger(model: Path) -> Iterator[Ledger]:
     """Open the ledger of a model, and close it afterwards. A ledger that is not sound is refused."""
     opened = open_private(model).ledger()
     try:
@@ -81,7 +81,7 @@ def key_figures(key: Key, view: LedgerView) -> dict[str, Any]:
 @ledger.command(name="show")
 def _show(model: ModelPath, *, json: AsJson = False) -> int:
     """Show the guarantee, what is spent, what is leased, and how many keys there are."""
-    with opened_ledger(model) as opened:
+    with open_ledger(model) as opened:
         figures = _ledger_figures(model, opened.view())
     if not json:
         leases = figures["leases"]
@@ -136,7 +136,7 @@ def _verify(model: ModelPath, *, export: Path | None = None, json: AsJson = Fals
     """
     figures: dict[str, Any] = {"sound": False, "entries": None, "head": None}
     try:
-        with opened_ledger(model) as opened:
+        with open_ledger(model) as opened:
             verification = opened.verify()
             if export is not None:
                 with export.open(encoding="utf-8", errors="replace") as lines:
@@ -169,7 +169,7 @@ def _export(model: ModelPath, *, out: Path | None = None) -> int:
     """
     if out is not None:
         check_new_file(out)
-    with opened_ledger(model) as opened:
+    with open_ledger(model) as opened:
         if out is None:
             _write_entries(opened, sys.stdout)
             return 0
@@ -199,7 +199,7 @@ def _compact(model: ModelPath, *, answers: float | None = None, json: AsJson = F
         Also forget answers older than this many days. A query whose answer is forgotten is drawn, and paid for, again;
         an id whose answer is forgotten stays used, and is refused. Without this, all answers are kept.
     """
-    with opened_ledger(model) as opened:
+    with open_ledger(model) as opened:
         forgotten_before = opened.state().answers_forgotten
         compaction = opened.compact(answers_days=answers)
         forgotten = opened.state().answers_forgotten - forgotten_before

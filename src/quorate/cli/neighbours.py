@@ -14,7 +14,7 @@ from cyclopts import App, Parameter
 
 from quorate.cli.fit_methods import METHODS
 from quorate.cli.fit_models import TARGET_FILE
-from quorate.cli.options import AsJson, Names, options_from, split_list, two_numbers, with_options
+from quorate.cli.options import AsJson, Names, options_from, parse_bounds, split_list, with_options
 from quorate.cli.output import show, show_bill, show_plan
 from quorate.cli.reading import FileOptions, show_problems, target_column
 from quorate.core.errors import InvalidInput
@@ -81,7 +81,7 @@ def _plan(
         labels = None if label is None else schema.labels(table, role="public")
     else:
         schema = Schema.from_public(table, leave_out=without if label is None else [*without, label])
-        labels, settings["bounds"] = None if label is None else target_column(table, label), two_numbers(bounds)
+        labels, settings["bounds"] = None if label is None else target_column(table, label), parse_bounds(bounds)
     plan = plan_neighbours(schema.encode(table, role="public"), labels, **settings)
     measure = None if labels is None else "right" if bounds is None else "off by"
     forecast = [

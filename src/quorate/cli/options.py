@@ -90,7 +90,7 @@ def split_list(text: str | None) -> list[str]:
     return [part.strip() for part in text.split(",")] if text else []
 
 
-def two_numbers(text: str) -> tuple[float, float]:
+def parse_bounds(text: str) -> tuple[float, float]:
     """Return the bounds that an option gives."""
     try:
         low, high = (float(part) for part in text.split(","))
@@ -170,7 +170,7 @@ def refuse_idle(command: Callable[..., Any], values: Mapping[str, Any], unused: 
 
 
 @contextmanager
-def extra_needed(extra: str, what: str) -> Iterator[None]:
+def require_extra(extra: str, what: str) -> Iterator[None]:
     """Say what to install where a package of an extra is missing."""
     try:
         yield

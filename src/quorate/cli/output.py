@@ -123,13 +123,8 @@ def show_line(text: str, figures: Mapping[str, Any], *, as_json: bool) -> int:
     return show(figures, lambda: print(f"quorate: {text}", file=sys.stderr), as_json=as_json)
 
 
-def readable(value: Any) -> Any:
-    """Return a number as people read it: noise and sampling leave nothing beyond six digits. JSON has them all."""
-    return f"{value:.6g}" if isinstance(value, float) else value
-
-
 @contextmanager
-def printed_aside() -> Iterator[None]:
+def redirect_output() -> Iterator[None]:
     """Redirect standard output to standard error, also for other threads and for child processes.
 
     Standard output is for the result of a command. Ray prints there from its own thread.
@@ -291,14 +286,14 @@ def write_or_print(text: str, path: Path | None) -> None:
 
 
 def to_csv(rows: Iterable[Mapping[str, Any]], names: Sequence[str], *, full: bool = False) -> str:
-    """Return rows as CSV, numbers with the digits that people read, or with all of them; lists are JSON."""
+    """Return rows as CSV, numbers with six digits or, if `full`, with all of them; lists are JSON."""
 
     def format_cell(value: Any) -> Any:
         if value is None or (isinstance(value, float) and math.isnan(value)):
             return ""
         if isinstance(value, list):
             return json.dumps(value)
-        return value if full else readable(value)
+        return f"{value:.6g}" if isinstance(value, float) and not full else value
 
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
@@ -321,7 +316,7 @@ def write_file(path: Path, content: str | bytes) -> None:
         ) from None
 
 
-def verdict(bill: dict[str, Any], on_no_quorum: str, *, why: str = "the budget cannot pay for them") -> int:
+def report_refusals(bill: dict[str, Any], on_no_quorum: str, *, why: str = "the budget cannot pay for them") -> int:
     """Return the exit code: 1 if a query was refused, or if one found no quorum where that is to count."""
     problem = None
     if bill["refused"]:

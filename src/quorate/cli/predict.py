@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from numpy.typing import NDArray
 
 from quorate.cli.options import Device, OutsideMark, Trusted, use_device
-from quorate.cli.output import QueryOptions, Replies, RowIds, check_report, show_answers, show_bill, verdict
+from quorate.cli.output import QueryOptions, Replies, RowIds, check_report, report_refusals, show_answers, show_bill
 from quorate.core.errors import BudgetSpent, InvalidInput
 from quorate.core.mechanisms.base import ThresholdMechanism
 from quorate.core.requests import Quote
@@ -20,7 +20,6 @@ from quorate.models.saving import Folder, PublishedFolder, load, open_folder
 from quorate.report import Claim, ReportData, proofs_for, software_versions, write_report
 from quorate.tables import FrameFormat, query_matrix
 
-_RELEASES = ("query release", "online release", "growing release", "group release")
 _RATE_POINTS = 20  # of the answer rate that a report plots
 _CLOSED_PHASE = "the phase is closed, and the next one begins when its seats are taken"
 
@@ -73,7 +72,7 @@ def predict(
     check_report(report, inputs=[queries, options.out])
     opened = open_folder(folder)
     _check_request(opened, dry_run=dry_run, writes=not (options.out is report is None), reports=report is not None)
-    if opened.kind in _RELEASES:
+    if opened.kind.endswith("release"):
         return _ask_release(opened, queries, options, caller)
     rows, row_ids, notes = _read_queries(opened, queries, options, unknown=unknown)
     model = load(
@@ -92,7 +91,7 @@ def predict(
     replies.figures |= notes
     show_answers(replies, row_ids, options, scored=_score_names(model))
     why = _CLOSED_PHASE if opened.kind == "everlasting" else "the budget cannot pay for them"
-    return verdict(replies.bill, on_no_quorum, why=why)
+    return report_refusals(replies.bill, on_no_quorum, why=why)
 
 
 def _check_request(folder: Folder, *, dry_run: bool, writes: bool, reports: bool) -> None:
@@ -101,7 +100,7 @@ def _check_request(folder: Folder, *, dry_run: bool, writes: bool, reports: bool
         raise InvalidInput("--dry-run asks nothing and writes nothing: leave --out and --report out")
     if reports and folder.kind != "classifier":
         raise InvalidInput(f"there is no report of a model of kind {folder.kind}; its folder or its server has a page")
-    if dry_run and folder.kind in (*_RELEASES, "everlasting"):
+    if dry_run and folder.kind.endswith(("release", "everlasting")):
         show = f"quorate ledger show {folder.path}"
         raise InvalidInput(f"there is no dry run of a model of kind {folder.kind}: see {show}")
 

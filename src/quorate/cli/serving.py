@@ -16,12 +16,12 @@ from quorate.cli.options import (
     Device,
     ModelPath,
     Trusted,
-    extra_needed,
     options_from,
+    require_extra,
     use_device,
     with_options,
 )
-from quorate.cli.output import QueryOptions, Replies, show_answers, verdict
+from quorate.cli.output import QueryOptions, Replies, report_refusals, show_answers
 from quorate.core.errors import InvalidInput
 from quorate.tables.results import Table, make_table
 from quorate.tables.values import kind_of_type, raw_column, read_texts
@@ -69,7 +69,7 @@ def ask(
     id
         The id of a call that was abandoned: what was answered then is not charged again.
     """
-    with extra_needed("client", "a client"):
+    with require_extra("client", "a client"):
         from quorate.service.client import Client
     table, row_ids = options.read(queries)
     secret = _read_key(key_file)
@@ -80,7 +80,7 @@ def ask(
         columns = client.ask(_as_texts(table, metadata), id=id).to_pydict()
     replies = Replies(columns.pop("answer"), columns.pop("outcome"), columns)
     show_answers(replies, row_ids, options)
-    return verdict(replies.bill, on_no_quorum)
+    return report_refusals(replies.bill, on_no_quorum)
 
 
 @contextmanager
@@ -154,7 +154,7 @@ def serve(
     """
     from quorate.models.saving import PublishedFolder, open_folder
 
-    with extra_needed("service", "a server"):
+    with require_extra("service", "a server"):
         from quorate.service import Settings, serve
     port, host, keys = settings["port"], settings["host"], settings["keys"]
     if not 0 <= port < 2**16:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
-from quorate.cli.options import AsJson, Trusted, extra_needed
+from quorate.cli.options import AsJson, Trusted, require_extra
 from quorate.cli.output import check_new_folder, show_bill
 from quorate.core.errors import InvalidInput
 
@@ -30,7 +30,7 @@ Corrupt = Annotated[
 
 def _sites() -> Any:
     """Return the package, or raise an error that names its missing extra."""
-    with extra_needed("sites", "a federation"):
+    with require_extra("sites", "a federation"):
         import cryptography  # noqa: F401
         import httpx  # noqa: F401
         import msgspec  # noqa: F401
