@@ -25,7 +25,7 @@ from benchmarks.data import adult_columns, adult_split, mean_distance
 from benchmarks.figures import Figure, data_folder, peak_bytes
 from benchmarks.peers import peer_figures
 from benchmarks.release_covers import cover_figures
-from benchmarks.release_learning import learning_figures, learning_peer_figures
+from benchmarks.release_learning import learning_figures, learning_peer_figures, tail_figures
 from quorate.core.arrays import Floats, Integers
 from quorate.core.privacy import Budget
 from quorate.models.concepts import Boxes, Halfspaces, Threshold, Thresholds
@@ -432,6 +432,7 @@ def measure(quick: bool) -> Iterator[Figure]:
     yield from adult_figures(quick)
     yield from table_figures(quick)
     yield from learning_figures(quick)
+    yield from tail_figures(quick)
     yield from growing_figures(quick)
     yield from cover_figures(quick)
     yield from front_figures(quick)

@@ -11,6 +11,7 @@ wrongly.
 
 import csv
 import gzip
+import math
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -49,6 +50,51 @@ def learning_figures(quick: bool) -> Iterator[Figure]:
         yield f"release.learning.{name}.real", real[name], "share"
         yield f"release.learning.{name}.synthetic", reached, "share"
         yield f"release.learning.{name}.lost", real[name] - reached, "share"
+
+
+def tail_figures(quick: bool) -> Iterator[Figure]:
+    """Yield what synthetic records of credit cards keep, of numbers without declared bounds, at epsilon 1.
+
+    Over all bills and payments: the largest relative errors of means and of 99th percentiles, and the largest error of
+    a rank correlation of two numbers; medians of releases, with a target and without.
+    """
+    path = data_folder() / "credit" / "credit.csv.gz"
+    table = read_credit(path) if path.exists() else None
+    for label, target in (("alone", None), ("target", "default")):
+        runs = [] if table is None else [credit_errors(table, target) for _ in range(1 if quick else _RELEASES)]
+        for index, name in enumerate(("mean", "percentile99", "spearman")):
+            yield f"release.tails.{label}.{name}", median(run[index] for run in runs) if runs else None, "ratio"
+
+
+def read_credit(path: Path) -> Table:
+    """Return the columns of the credit cards, without the id: numbers, and texts."""
+    with gzip.open(path, "rt", encoding="utf-8-sig", newline="") as file:
+        rows = list(csv.DictReader(file))
+    texts = {name.strip(): [row[name] for row in rows] for name in rows[0] if name != "ID"}
+    is_number = {name: values[0].lstrip("-").isdecimal() for name, values in texts.items()}
+    return {name: [float(text) for text in texts[name]] if is_number[name] else texts[name] for name in texts}
+
+
+def credit_errors(table: Table, target: str | None) -> tuple[float, float, float]:
+    """Release the table, and return the largest errors of means, of 99th percentiles, and of rank correlations."""
+    from scipy.stats import spearmanr
+
+    numbers = [name for name, values in table.items() if isinstance(values[0], float)]
+    kinds = {name: Number() if name in numbers else Category(sorted(set(table[name])), closed=True) for name in table}
+    settings: dict[str, Any] = {} if target is None else {"error": "weighted", "target": target}
+    release = QueryRelease(Workload.marginals(2), columns=Columns(kinds), **settings).fit(table)
+    made = release.synthetic(len(table[numbers[0]])).to_pydict()
+    real, synthetic = (
+        np.array([[math.nan if value is None else value for value in columns[name]] for name in numbers], dtype=float)
+        for columns in (table, made)
+    )
+    amounts = [index for index, name in enumerate(numbers) if "AMT" in name]
+    means, rare = (
+        np.abs(figure(synthetic[amounts]) / figure(real[amounts]) - 1.0).max()
+        for figure in (lambda rows: np.nanmean(rows, axis=1), lambda rows: np.nanquantile(rows, 0.99, axis=1))
+    )
+    ranks = [spearmanr(np.nan_to_num(rows), axis=1).statistic for rows in (real, synthetic)]
+    return float(means), float(rare), float(np.abs(ranks[0] - ranks[1]).max())
 
 
 def release_adult(train: Table, test: Table) -> Table:

@@ -201,3 +201,17 @@ def test_what_the_test_of_public_data_misses_is_what_the_proof_says(freedom, cos
     assert ncx2.cdf(freedom + critical * deviation, freedom, found) < 0.05
     without = (critical + 1.645) * deviation  # the product with errors left out
     assert ncx2.cdf(freedom + critical * deviation, freedom, without) > 0.08
+
+
+def test_the_column_that_refutes_public_records_is_named():
+    chance = np.random.default_rng(0)
+    private = {name: chance.choice(["a", "b", "c"], 20_000) for name in ("ward", "sex", "job")}
+    public = {name: chance.choice(["a", "b", "c"], 2_000) for name in ("ward", "sex")}
+    public["job"] = chance.choice(["a", "b", "c"], 2_000, p=[0.7, 0.2, 0.1])
+    release = QueryRelease(Workload.marginals(2), engine="reweighting").fit(private, public)
+    assert any("refuted" in note for note in release.notes_)
+    assert "column 'job' differs most from the public records" in release.notes_
+    fair = QueryRelease(Workload.marginals(2), engine="reweighting").fit(
+        private, {n: v[:2_000] for n, v in private.items()}
+    )
+    assert not any("differs most" in note for note in fair.notes_)

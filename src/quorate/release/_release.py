@@ -10,7 +10,7 @@ import time
 import warnings
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -32,7 +32,7 @@ from quorate.models.saving.contract import SavedModel, Spending, State
 from quorate.release._saved import read_release, release_facts, spent_budget, write_release
 from quorate.release.answers import as_counts, divide, name_between, split_requests, take_between, widen_ends
 from quorate.release.auto_cuts import AutoCuts
-from quorate.release.domain import Domain, make_domain
+from quorate.release.domain import Domain, SealedCounts, make_domain
 from quorate.release.engines import Engine, Released, choose_engine
 from quorate.release.engines.base import Public, around, half_interval, sum_runs, take_answers
 from quorate.release.people import (
@@ -144,12 +144,45 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
         warn_of_private(public, private)
         account = None if self.account is None else Account.of(self.account)
         epsilon, delta = self._check_loss(account)
+        per_person = check_records_per_person(self.records_per_person, groups)
+        counted = self._count(private, public, groups, per_person)
+        domain, queries, auto_cuts = counted.domain, counted.queries, counted.auto_cuts
+        loss = loss_for_each_record(epsilon, delta, per_person)
+        engine, expected = self._choose(queries, auto_cuts, domain.public(), counted.records, loss)
+        budget = Budget(epsilon=loss[0], delta=loss[1], slack=0.0 if auto_cuts is None else auto_cuts.slack(loss[1]))
+        unit = RECORD if groups is None else PERSON
+        vectors = None if auto_cuts is None else auto_cuts.open(budget, counted.records)
+        # The account is charged before anything is drawn. proof: step 8
+        with (
+            _charge_during(account, epsilon, delta, unit),
+            progress(f"releasing {queries.count:,} queries by {engine.name}"),
+        ):
+            if auto_cuts is not None and vectors is not None:
+                domain, released = auto_cuts.release(  # proof: step 9
+                    counted.private, engine, vectors, self._weigh, slack=budget.slack
+                )
+            else:
+                released = release_counts(  # proof: step 3
+                    counted.sealed, lambda counts: engine.run(queries, counts, public=domain.public(), budget=budget)
+                )
+        units, total = counted.records // per_person, getattr(account, "total", None)
+        released = replace(released, notes=(*released.notes, *self._notes_of(domain, released, counted.unread, units)))
+        self.keep_release(domain, released, units, expected, unit=unit, total=total)
+        self.claim_part_ = budget_node(budget)
+        if per_person > 1:
+            self.claim_part_ = group_node(epsilon, delta, per_person, self.claim_part_)
+        self.budget_ = budget if per_person == 1 else spent_budget(epsilon, delta)
+        self.seconds_ = time.perf_counter() - began
+        return self
+
+    def _count(self, private: Any, public: Any, groups: Any, per_person: int) -> "_Counted":
+        """Return the private records by the cells of public declarations, and all refusals that need no engine."""
         weighed = named_columns(self.error_weights, self.target)
         header = private.header if isinstance(private, TableStream) else private
         auto_cuts = AutoCuts.of(self.subject, self.columns, public, table=header, weighed=weighed)
         columns = self.columns if auto_cuts is None else auto_cuts.widest
         domain = make_domain(self.subject, public, columns)  # proof: step 1
-        queries, per_person = self._weigh(domain), check_records_per_person(self.records_per_person, groups)
+        queries = self._weigh(domain)
         if groups is not None and isinstance(private, TableStream):
             raise InvalidInput(
                 "groups must come with a table in memory, got a TableStream; pass quorate.tables.read_table"
@@ -158,33 +191,7 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
         unread = domain.unread(header)
         private = private if auto_cuts is None else auto_cuts.read(private)
         sealed, records = domain.seal(private)  # proof: step 2
-        loss = loss_for_each_record(epsilon, delta, per_person)
-        engine, expected = self._choose(queries, auto_cuts, domain.public(), records, loss)
-        budget = Budget(epsilon=loss[0], delta=loss[1], slack=0.0 if auto_cuts is None else auto_cuts.slack(loss[1]))
-        unit = RECORD if groups is None else PERSON
-        vectors = None if auto_cuts is None else auto_cuts.open(budget, records)
-        # The account is charged before anything is drawn. proof: step 8
-        with (
-            _charge_during(account, epsilon, delta, unit),
-            progress(f"releasing {queries.count:,} queries by {engine.name}"),
-        ):
-            if auto_cuts is not None and vectors is not None:
-                domain, released = auto_cuts.release(  # proof: step 9
-                    private, engine, vectors, self._weigh, slack=budget.slack
-                )
-            else:
-                released = release_counts(  # proof: step 3
-                    sealed, lambda counts: engine.run(queries, counts, public=domain.public(), budget=budget)
-                )
-        released = replace(released, notes=(*released.notes, *_notes_of(unread, delta, records // per_person)))
-        total = getattr(account, "total", None)
-        self.keep_release(domain, released, records // per_person, expected, unit=unit, total=total)
-        self.claim_part_ = budget_node(budget)
-        if per_person > 1:
-            self.claim_part_ = group_node(epsilon, delta, per_person, self.claim_part_)
-        self.budget_ = budget if per_person == 1 else spent_budget(epsilon, delta)
-        self.seconds_ = time.perf_counter() - began
-        return self
+        return _Counted(domain, queries, auto_cuts, private, sealed, records, unread)
 
     def _check_loss(self, account: Account | None) -> tuple[float, float]:
         epsilon, delta = check_positive("epsilon", self.epsilon), check_delta(self.delta, zero=False)
@@ -211,6 +218,16 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
                 f"release would say nothing; raise epsilon, or name an engine to have it anyway"
             )
         return engine, expected
+
+    def _notes_of(self, domain: Domain, released: Released, unread: tuple[str, ...], units: int) -> list[str]:
+        notes = [f"columns that are neither declared nor public, and left out: {shown_names(unread)}"] if unread else []
+        columns = getattr(domain, "columns", None)  # a class of hypotheses has none
+        if "refuted_column" in released.details and columns is not None:
+            column = columns.names[int(released.details["refuted_column"])]
+            notes.append(f"column {column!r} differs most from the public records")
+        if float(self.delta) * units > 1.0:
+            notes.append(f"delta = {self.delta:g} is above 1 / {units}: this claim allows to publish a record as it is")
+        return notes
 
     def _weigh(self, domain: Domain) -> Queries:
         return weigh_queries(domain, self.error, self.error_weights, self.target)
@@ -523,12 +540,18 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
         return release_facts(self)
 
 
+@dataclass(frozen=True, repr=False)
+class _Counted:
+    """The private records of a fit, sealed by cells, and what is public about them."""
+
+    domain: Domain
+    queries: Queries
+    auto_cuts: AutoCuts | None
+    private: Any  # the records themselves, for cuts that are found with noise
+    sealed: SealedCounts
+    records: int
+    unread: tuple[str, ...]
+
+
 def _charge_during(account: Account | None, epsilon: float, delta: float, unit: str) -> AbstractContextManager[Any]:
     return nullcontext() if account is None else account.charge_during(epsilon=epsilon, delta=delta, unit=unit)
-
-
-def _notes_of(unread: tuple[str, ...], delta: float, units: int) -> list[str]:
-    notes = [f"columns that are neither declared nor public, and left out: {shown_names(unread)}"] if unread else []
-    if delta * units > 1.0:
-        notes.append(f"delta = {delta:g} is above 1 / {units}: this claim allows to publish a record as it is")
-    return notes

@@ -225,7 +225,7 @@ def reweight(queries: Marginals, measured: MeasuredMarginals, public: Rows, reco
     missing = missing_mass(queries, support, measured.answers, measured.errors)
     if missing > _USELESS:
         note = f"public data refuted: at least {missing:.0%} of the records lie outside of its support"
-        return _without(queries, measured, note, records, refuted=1.0, strength=0.0, repaired=0.0)
+        return _without(queries, measured, support, note, records, refuted=1.0, strength=0.0, repaired=0.0)
     limit = _limit(queries.count)
     repaired_support, repaired = repair_support(queries, support, measured.answers, measured.errors, deviations=limit)
     if repaired:
@@ -242,7 +242,7 @@ def reweight(queries: Marginals, measured: MeasuredMarginals, public: Rows, reco
         if evidence.refuted
         else "public data agree with the noisy answers, which say more than they do"
     )
-    alone = _without(queries, measured, note, records, refuted=float(evidence.refuted), **details)
+    alone = _without(queries, measured, support, note, records, refuted=float(evidence.refuted), **details)
     expected = errors if alone.errors is None else alone.errors
     stands = _stands(measured, answers, evidence.strength, amount)
     if not stands or float(errors @ errors) > _BETTER * float(expected @ expected):
@@ -266,10 +266,24 @@ def reweight(queries: Marginals, measured: MeasuredMarginals, public: Rows, reco
     )
 
 
-def _without(queries: Marginals, measured: MeasuredMarginals, note: str, records: int, **details: float) -> Released:
-    """Return the release from noisy answers alone."""
+def _without(
+    queries: Marginals, measured: MeasuredMarginals, support: Rows, note: str, records: int, **details: float
+) -> Released:
+    """Return the release from noisy answers alone, with the column that refuted the public records most."""
+    if details["refuted"]:
+        details["refuted_column"] = float(furthest_column(queries, measured, support))
     released = release_tables(queries, measured.noisy, ReweightingEngine.name, note, records=records)
     return replace(released, details={**released.details, **details})
+
+
+def furthest_column(queries: Marginals, measured: MeasuredMarginals, support: Rows) -> int:
+    """Return the column in whose marginals public shares are furthest from noisy answers, in units of their noise."""
+    away = (measured.answers - queries.answers(support) / support.weights.sum()) / np.maximum(measured.errors, 1e-12)
+    excess = np.add.reduceat(away**2 - 1.0, queries.offsets[:-1])
+    by_column = np.zeros(len(queries.sizes))
+    for clique, cells, square in zip(queries.cliques, np.diff(queries.offsets), excess, strict=True):
+        by_column[list(clique)] += square / math.sqrt(2.0 * cells)
+    return int(np.argmax(by_column))
 
 
 def _fit(measured: MeasuredMarginals, support: Rows, strength: float) -> Floats:
