@@ -1,11 +1,12 @@
 """Make or open plans, mechanisms, releases and saved models, and write what they hold as JSON.
 
-`python processor_artefacts.py OWN OTHER` fills the folder OWN and writes "made". When it reads a line, it opens the
-models in the folder OTHER. test_processors.py runs two such processes, each with the kernels of one kind of processor.
+`python processor_artefacts.py OWN OTHER` fills the folder OWN, and opens the models in the folder OTHER once they are
+there. test_processors.py runs two such processes, each with the kernels of one kind of processor.
 """
 
 import json
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -122,7 +123,9 @@ def describe_mechanism(mechanism):
         for order in ORDERS:
             if hasattr(mechanism, name):
                 costs[f"{name} {order}"] = [str(quanta) for quanta in to_quanta(getattr(mechanism, name)(order))]
-    told = {"document": to_plain(mechanism), "costs": costs}
+    kept = not isinstance(mechanism, ExponentialChoice)  # which no file holds by itself
+    settings = to_plain(mechanism) if kept else vars(mechanism)
+    told = {"kind": type(mechanism).__name__, "settings": settings, "costs": costs}
     if hasattr(mechanism, "distance"):
         told["distance"] = mechanism.distance()
     return told
@@ -328,10 +331,10 @@ def main(own, other):
         "models": make_models(own),
         "manifests": manifests(own),
     }
-    (own / "made.json").write_text(json.dumps(plain(made)))
-    sys.stdout.write("made\n")
-    sys.stdout.flush()
-    sys.stdin.readline()
+    (own / "made").write_text(json.dumps(plain(made)))
+    (own / "made").rename(own / "made.json")
+    while not (other / "made.json").exists():
+        time.sleep(0.05)
     (own / "opened.json").write_text(json.dumps(plain(open_models(other))))
 
 

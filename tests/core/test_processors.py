@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import signal
 import subprocess
 import sys
 from contextlib import nullcontext
@@ -25,7 +26,8 @@ from quorate.core.mechanisms.selection import GaussianTrial
 from quorate.core.mechanisms.sharp_majority import _cost
 from quorate.core.privacy import Budget
 from quorate.core.privacy.cost import exceeds
-from quorate.models.saving.documents import MECHANISMS as _MECHANISMS
+from quorate.models.saving.documents import MECHANISMS
+from support.forked import Forked
 
 SCRIPT = Path(artefacts.__file__)
 
@@ -33,31 +35,20 @@ SCRIPT = Path(artefacts.__file__)
 # ---------------------------------------------------------------- what two kinds of processors make, side by side
 
 
-def started(own, other, state, settings):
-    environment = {**os.environ, "QUORATE_STATE": str(state), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    return subprocess.Popen(
-        [sys.executable, SCRIPT, own, other],
-        env=environment | settings,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-
-
 def made_and_opened(home):
     """Return what either kind of processor made, and what it found in the models of the other."""
-    ends = [(home / "one", home / "two", {}), (home / "two", home / "one", SETTINGS)]
-    processes = [started(own, other, home / "state", settings) for own, other, settings in ends]
+    one, two, state = home / "one", home / "two", {"QUORATE_STATE": str(home / "state")}
+    threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    other = subprocess.Popen([sys.executable, SCRIPT, two, one], env=os.environ | threads | state | SETTINGS)
+    program = "import sys; from processor_artefacts import main; main(*sys.argv[1:])"
+    own = Forked(program, str(one), str(two), stdout=1, stderr=2, **state)
     try:
-        assert [process.stdout.readline() for process in processes] == ["made\n"] * 2
-        for process in processes:
-            process.communicate("\n", timeout=100)
+        assert (own.wait(300), other.wait(300)) == (0, 0)
     finally:
-        for process in processes:
-            process.kill()
-            process.wait()
-    assert [process.returncode for process in processes] == [0, 0]
-    return [[json.loads((own / f"{name}.json").read_text()) for own, *_ in ends] for name in ("made", "opened")]
+        own.send_signal(signal.SIGKILL)
+        other.kill()
+        other.wait()
+    return [[json.loads((home / f"{name}.json").read_text()) for home in (one, two)] for name in ("made", "opened")]
 
 
 @pytest.mark.skipif(not has_level(), reason=f"NumPy has no kernels of the level {LEVEL} here: nothing to compare")
@@ -71,7 +62,7 @@ def test_both_kinds_of_processors_decide_alike_and_open_the_models_of_the_other(
     for name in ("mechanisms", "plans"):
         for first, second in zip(one[name], two[name], strict=True):
             assert first == second, name
-    assert {each["document"]["name"] for each in one["mechanisms"]} >= set(_MECHANISMS)
+    assert {each["kind"] for each in one["mechanisms"]} >= {kind.__name__ for kind in MECHANISMS}
     assert one["models"]["claims"] == two["models"]["claims"]
     assert by_two == one["models"]
     assert by_one == two["models"]
