@@ -3,7 +3,6 @@
 import json
 import pickle
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pandas
@@ -15,7 +14,7 @@ from scipy import stats
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss, roc_auc_score
 
-from quorate import InvalidInput, StudentFirstClassifier, load, save
+from quorate import InvalidInput, load, save
 from quorate.auditing.replay import entropy_tape
 from quorate.cli import main
 from quorate.core.mechanisms import NoisyVectors
@@ -1055,21 +1054,6 @@ def test_the_command_line_without_public_rows_wants_a_schema_with_bounds(tables,
     (tables / "open.json").write_text(json.dumps({"columns": columns}))
     assert main([*given, "--schema", f"{tables}/open.json", "--out", f"{tables}/other"]) == 1
     assert "the bounds of 'age' are not known" in capsys.readouterr().err
-
-
-def test_a_linear_model_answers_first_and_is_saved_with_the_ensemble_that_guards_it(tmp_path: Path) -> None:
-    generator = np.random.default_rng(3)
-    X, points = generator.normal(size=(8000, 2)), generator.normal(size=(300, 2))
-    y = np.where(X[:, 0] > 0, "yes", "no")
-    student = PrivateLogisticRegression(epsilon=1.0, delta=1e-5, classes=["no", "yes"]).fit(X, y, public=points)
-    guarded = StudentFirstClassifier(
-        student, epsilon=2.0, delta=1e-5, teachers=300, dissents=3, no_quorums=2, classes=["no", "yes"]
-    ).fit(X, y)
-    save(guarded, tmp_path / "model")
-    loaded = load(tmp_path / "model")
-    clear = np.array([[3.0, 0.0], [-3.0, 0.0]])
-    assert loaded.predict(clear).tolist() == ["yes", "no"]
-    np.testing.assert_array_equal(loaded.student_.predict_proba(points), student.predict_proba(points))
 
 
 def test_a_regression_is_served():

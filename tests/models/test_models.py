@@ -130,6 +130,9 @@ def test_every_kind_keeps_the_contract(name, tmp_path):
 OTHERS = {
     "hypothesis first": lambda: student_first(hypothesis()),
     "published student first": lambda: student_first(student()),
+    "linear model first": lambda: student_first(
+        PrivateLogisticRegression(epsilon=4.0, classes=["no", "yes"]).fit(X, Y, public=PUBLIC)
+    ),
     "agnostic noisy max": lambda: concept(AgnosticClassifier, **VOTES, aggregator="noisy_max"),
     "universal that has chosen": lambda: switched(concept(UniversalClassifier, **BALLOTS)),
     "pure relabelling": lambda: concept(PureClassifier, epsilon=300.0, method="relabel", queries=6),
