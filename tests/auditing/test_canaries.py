@@ -11,13 +11,20 @@ from scipy.special import ndtr
 from scipy.stats import binom
 
 from quorate.auditing import audit_release_once, judge_guesses
-from quorate.auditing._canaries import gaussian_curve, plain_curve, tail_bound
+from quorate.auditing._canaries import gaussian_curve, tail_bound
 from quorate.cli.audit import audit
 from quorate.core.errors import InvalidInput
 from quorate.core.mechanisms import base
 from quorate.core.mechanisms.noisy_vector import largest_length
 
 pytestmark = pytest.mark.attack
+
+
+def plain_curve(epsilon, delta):
+    """Return the inverse of g for (epsilon, delta)-DP and nothing more."""
+    return lambda probability: max(
+        0.0, (probability - delta) * np.exp(-epsilon), 1 - delta - (1 - probability) * np.exp(epsilon)
+    )
 
 
 def solve_program(correct, guesses, canaries, epsilon, delta):

@@ -47,13 +47,6 @@ def gaussian_curve(length: float) -> Inverse:
     return lambda probability: float(ndtr(ndtri(probability) - length)) if probability > 0 else 0.0
 
 
-def plain_curve(epsilon: float, delta: float) -> Inverse:
-    """Return the inverse of g for (epsilon, delta)-DP and nothing more."""
-    return lambda probability: max(
-        0.0, (probability - delta) * math.exp(-epsilon), 1 - delta - (1 - probability) * math.exp(epsilon)
-    )
-
-
 def tail_bound(correct: int, *, guesses: int, canaries: int, curve: Inverse) -> float:
     """Return an upper bound on the probability of at least so many right guesses, rounded up."""
     if not 0 <= correct <= guesses <= canaries:

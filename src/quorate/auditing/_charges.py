@@ -480,5 +480,6 @@ _HOOKS = (
     _Hook(DistributedMax, "draw_share", _read_counts, _compare_votes),
     _Hook(Run, "_answers", _read_counts, _compare_run),
     _Hook(ExponentialChoice, "draw_choice", _read_tally, _compare_choice),
+    _Hook(ExponentialChoice, "draw_score", _read_counts, _compare_choice),
     _Hook(PrivateQuantile, "draw_cell", _read_counts, _compare_quantile),
 )

@@ -39,6 +39,7 @@ from quorate.models.predictors import (
 from quorate.models.saving import load, save
 from quorate.models.selection import PrivateSearchCV
 from quorate.models.students import QueryReleaseClassifier, SemiPrivateClassifier, StudentClassifier
+from quorate.models.text import PrivateWriter
 from quorate.release import Columns, GroupRelease, GrowingRelease, OnlineRelease, QueryRelease, Workload
 from quorate.release.engines import ENGINES
 from quorate.release.queries import BoxRanges, Levels, Marginals, Matrix, Prefixes, Queries, Ranges, Rows
@@ -417,6 +418,26 @@ def _ask_and_crash(model: Any) -> list[Any]:
     return steps
 
 
+class _Words:
+    """A stand-in for a language model of two words and an end, which repeats those of its prompt."""
+
+    end = 0
+
+    def __init__(self, prompts: Sequence[str] = ()) -> None:
+        self._counts = [[-9, prompt.count("tea"), prompt.count("jam")] for prompt in prompts]
+        self.start, self.append, self.decode = _Words, lambda token: None, str
+
+    def log_probabilities(self, tokens: Any = slice(None)) -> Any:
+        """Return the log probabilities of these words, one row a prompt."""
+        return np.array([[x - np.logaddexp.reduce(row) for x in row] for row in self._counts])[:, tokens]
+
+
+def _write(texts: Sequence[str]) -> Played:
+    settings = {"tokens": 3, "batch": 50, "candidates": 2, "free_share": 0.0, "temperature": 0.1}
+    writer = PrivateWriter(_Words(), epsilon=9.0, delta=_DELTA, **settings)
+    return Played(writer.fit(texts).write(2), (9.0, _DELTA))
+
+
 _RELABELLED: dict[str, Any] = {"epsilon": 20.0, "delta": 1e-2, "teachers": 10, "aggregator": "noisy_max"}
 _LOGISTIC = LogisticRegression().fit(*_points(seed=1))
 _LEAST_SQUARES = LinearRegression().fit(*_points(seed=1))
@@ -485,6 +506,7 @@ RUNS: dict[str, Callable[[], Subject]] = {
     "conformal_intervals": partial(
         _supervise, _calibrate, ConformalRegressor, _LEAST_SQUARES, largest_error=10.0, labels=(-9.0, 9.0)
     ),
+    "writer": partial(Subject, _write, ["tea tea"] * 100, [["jam jam", *["tea tea"] * 99]]),
     "check_model": partial(_supervised, _test, rows=2000),
     "search": partial(_supervised, _search, rows=2000),
     "account": partial(_supervised, _draw_on_account),
