@@ -8,12 +8,13 @@ mistake in the code, planted or not, is therefore in the law.
 import functools
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from planted.bug import Caught
 from quorate.auditing._laws import Release, Votes, ballots_to_change, gaussian, laplace, release_of
 from quorate.core.arrays import Floats
 from quorate.core.errors import InvalidInput
@@ -24,6 +25,23 @@ _MOST = 2_000_000  # rows of a grid
 _WORDS = 2**64
 
 Law = tuple[NDArray[Any], Floats]  # values, and their probabilities
+
+
+class ConstantNoise:
+    """A source of noise that says the same number always, so that outcomes of single keys can be listed."""
+
+    def __init__(self, value: int) -> None:
+        self._value = value
+
+    def gaussian(self, scale: float, size: int) -> NDArray[np.int64]:
+        return np.full(size, self._value, dtype=np.int64)
+
+
+def compare_orders(publish: Callable[[dict[str, int], Any], dict[str, int]]) -> Caught:
+    """Publish the same counts of rows in two orders, without noise, and compare the orders of what is published."""
+    source = ConstantNoise(0)
+    orders = {tuple(publish(counts, source)) for counts in ({"a": 50, "b": 50}, {"b": 50, "a": 50})}
+    return Caught("rows in two orders", f"texts were published in {len(orders)} orders", found=len(orders) > 1)
 
 
 class _Asked(NamedTuple):

@@ -123,24 +123,36 @@ def _rows(table: NDArray[np.float64], places: NDArray[np.int64]) -> NDArray[np.f
     return np.asarray(table[places])
 
 
+def _judge_moved(runs: list[tuple[PrivateSums, Any, int, float]], seed: int, subject: str = "one person") -> Caught:
+    """Release the sums of two data sets, each of a width within a radius, with the same noise."""
+    released = []
+    for private, vectors, width, radius in runs:
+        with entropy_tape(seed):
+            noisy = NoisyVectors(Budget(epsilon=1.0, delta=1e-6, slack=0.0), entries=width)
+            mean, _ = private.release(
+                lambda features, _, vectors=vectors: vectors(features),
+                entries=width,
+                radius=radius,
+                noisy=noisy,
+                fraction=0.5,
+            )
+        released.append(mean * private.units * grid_length(width) / radius)
+    moved = float(np.linalg.norm(released[0] - released[1]))
+    evidence = f"{subject} moved the sum by {moved:.1f}, and {2 * GRID} is what the noise is for"
+    return Caught("replay on neighbours", evidence, found=moved > 2 * GRID + 1e-3)
+
+
 def _replayed(sums: type[PrivateSums], _plays: int, seed: int) -> Caught:
     """Release the sum of two data sets that differ in the rows of one person, with the same noise."""
     generator = np.random.default_rng(seed)
     rows = [0.5 + generator.normal(size=(2, _COLUMNS)) / 4 for _ in range(_UNITS)]
-    released = []
+    runs = []
     for other in (np.full((40, _COLUMNS), 9.0), np.full((40, _COLUMNS), -0.5)):
         table = np.vstack([*rows[:-1], other])
         units = np.repeat(np.arange(_UNITS), [*[2] * (_UNITS - 1), 40])
         private = sums(partial(_rows, table), np.zeros((len(table), 1)), units, _UNITS)
-        with entropy_tape(seed):
-            noisy = NoisyVectors(Budget(epsilon=1.0, delta=1e-6, slack=0.0), entries=_COLUMNS)
-            mean, _ = private.release(
-                lambda features, _: features, entries=_COLUMNS, radius=1.0, noisy=noisy, fraction=0.5
-            )
-        released.append(mean * _UNITS * grid_length(_COLUMNS))
-    moved = float(np.linalg.norm(released[0] - released[1]))
-    evidence = f"one person moved the sum by {moved:.1f}, and {2 * GRID} is what the noise is for"
-    return Caught("replay on neighbours", evidence, found=moved > 2 * GRID + 1e-3)
+        runs.append((private, np.asarray, _COLUMNS, 1.0))
+    return _judge_moved(runs, seed)
 
 
 class _SoftmaxOfTheBatch(Softmax):
@@ -156,19 +168,12 @@ def _probabilities_replayed(family: type[Softmax], _plays: int, seed: int) -> Ca
     """Release the total probabilities of two data sets that differ in one row, with the same noise."""
     generator = np.random.default_rng(seed)
     rows = generator.normal(size=(_UNITS - 1, _COLUMNS))
-    released = []
+    runs = []
     for other in (np.zeros((1, _COLUMNS)), np.full((1, _COLUMNS), 1e4)):
         table = np.vstack([rows, other])
         private = PrivateSums(partial(_rows, table), np.zeros((_UNITS, 1)), np.arange(_UNITS), _UNITS, one_each=True)
-        with entropy_tape(seed):
-            noisy = NoisyVectors(Budget(epsilon=1.0, delta=1e-6, slack=0.0), entries=_COLUMNS)
-            mean, _ = private.release(
-                lambda features, _: family().mean(features), entries=_COLUMNS, radius=1.0, noisy=noisy, fraction=0.5
-            )
-        released.append(mean * _UNITS * grid_length(_COLUMNS))
-    moved = float(np.linalg.norm(released[0] - released[1]))
-    evidence = f"one row moved the sum by {moved:.1f}, and {2 * GRID} is what the noise is for"
-    return Caught("replay on neighbours", evidence, found=moved > 2 * GRID + 1e-3)
+        runs.append((private, family().mean, _COLUMNS, 1.0))
+    return _judge_moved(runs, seed, "one row")
 
 
 class _CellsOfTheBatch(Cells):
@@ -187,22 +192,15 @@ def _cells_replayed(cells: type[Cells], _plays: int, seed: int) -> Caught:
     columns = AdditiveColumns(declared=[(0, 1)] * 2, cuts=4).fit(None)
     points = np.asarray(columns.transform(public))
     sides = columns.sides(points.mean(axis=0), 4)
-    found, released = cells([(sides[0], sides[1])], points), []
+    found, runs = cells([(sides[0], sides[1])], points), []
     width = found.of(points)[0].shape[1]
     for rows, value in ((1, 0.7), (800, 1.0)):
         table = np.vstack([others, np.full((rows, 2), value)])
         units = np.append(np.repeat(np.arange(_UNITS), 2), np.full(rows, _UNITS))
         encoded = np.asarray(columns.transform(table))
         private = PrivateSums(partial(_rows, encoded), np.zeros((len(table), 1)), units, _UNITS + 1)
-        with entropy_tape(seed):
-            noisy = NoisyVectors(Budget(epsilon=1.0, delta=1e-6, slack=0.0), entries=width)
-            mean, _ = private.release(
-                lambda features, _: found.of(features)[0], entries=width, radius=0.3, noisy=noisy, fraction=0.5
-            )
-        released.append(mean * (_UNITS + 1) * grid_length(width) / 0.3)
-    moved = float(np.linalg.norm(released[0] - released[1]))
-    evidence = f"one person moved the sum by {moved:.1f}, and {2 * GRID} is what the noise is for"
-    return Caught("replay on neighbours", evidence, found=moved > 2 * GRID + 1e-3)
+        runs.append((private, lambda features: found.of(features)[0], width, 0.3))
+    return _judge_moved(runs, seed)
 
 
 class _WithoutNoise:

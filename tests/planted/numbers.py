@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planted.bug import Caught, PlantedBug, kind_bug, replaced, replacement_bug
+from planted.exact import ConstantNoise, compare_orders
 from quorate.core.mechanisms import NoisyVectors, SparseSums
 from quorate.core.mechanisms.distributions import gaussian_pmf
 from quorate.core.privacy import Budget
@@ -26,18 +27,12 @@ _EPSILON, _DELTA, _SLACK, _KEYS = 1.0, 0.05, 0.02, 2
 _RADIUS = 6  # deviations of the noise that are listed
 
 
-class _Constant:
-    """A source of noise that says the same number always, so that outcomes of single keys can be listed."""
-
-    def __init__(self, value: int) -> None:
-        self._value = value
-
-    def gaussian(self, scale: float, size: int) -> NDArray[np.int64]:
-        return np.full(size, self._value, dtype=np.int64)
-
-
 Table = Mapping[str, int]  # heads of keys; each unit outside of published keys counts once in the row of others
 Law = dict[tuple[Any, ...], float]
+
+
+def _no_sums(keys: Sequence[str]) -> NDArray[np.int64]:
+    return np.zeros(1, dtype=np.int64)
 
 
 def _outcomes(mechanism: SparseSums, heads: Table, key: str) -> dict[int | None, float]:
@@ -46,8 +41,8 @@ def _outcomes(mechanism: SparseSums, heads: Table, key: str) -> dict[int | None,
     chances = gaussian_pmf(mechanism.scale, radius)
     law: dict[int | None, float] = {}
     for value, chance in zip(range(-radius, radius + 1), chances.tolist(), strict=True):
-        source: Any = _Constant(value)
-        outcome = mechanism.draw_release(heads, lambda keys: np.zeros(1, dtype=np.int64), source)[0].get(key)
+        source: Any = ConstantNoise(value)
+        outcome = mechanism.draw_release(heads, _no_sums, source)[0].get(key)
         law[outcome] = law.get(outcome, 0.0) + chance
     return law
 
@@ -94,14 +89,8 @@ def _enumerate_keys(kind: type[SparseSums]) -> Caught:
 
 
 def _compare_orders(kind: type[SparseSums]) -> Caught:
-    """Publish the same heads of rows in two orders."""
     mechanism = kind(head=1, keys_per_unit=1, squared_sensitivity=2, scale=1.0, threshold=5)
-    source: Any = _Constant(0)
-    orders = {
-        tuple(mechanism.draw_release(dict(heads), lambda keys: np.zeros(1, dtype=np.int64), source)[0])
-        for heads in ((("a", 50), ("b", 50)), (("b", 50), ("a", 50)))
-    }
-    return Caught("rows in two orders", f"keys were published in {len(orders)} orders", found=len(orders) > 1)
+    return compare_orders(lambda heads, source: mechanism.draw_release(heads, _no_sums, source)[0])
 
 
 class _ThresholdOfOneKey(SparseSums):

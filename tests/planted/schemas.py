@@ -12,6 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from planted.bug import Caught, PlantedBug, kind_bug, replaced, replacement_bug
+from planted.exact import ConstantNoise, compare_orders
 from quorate.core.mechanisms import SparseHistogram
 from quorate.core.mechanisms.distributions import gaussian_pmf
 from quorate.tables import learned
@@ -28,23 +29,13 @@ _MANY = 40  # units: their key passes always
 _RADIUS = 6  # deviations of the noise that are listed
 
 
-class _Constant:
-    """A source of noise that says the same number always, so that outcomes of single keys can be listed."""
-
-    def __init__(self, value: int) -> None:
-        self._value = value
-
-    def gaussian(self, scale: float, size: int) -> NDArray[np.int64]:
-        return np.full(size, self._value, dtype=np.int64)
-
-
 def _laws(histogram: SparseHistogram, lists: Lists, keys: Sequence[tuple[int, str]]) -> Laws:
     """Return the law of what is published of each key: None where it is dropped."""
     radius = math.ceil(_RADIUS * histogram.scale)
     chances = gaussian_pmf(histogram.scale, radius)
     laws: Laws = [{} for _ in keys]
     for value, chance in zip(range(-radius, radius + 1), chances.tolist(), strict=True):
-        source: Any = _Constant(value)
+        source: Any = ConstantNoise(value)
         passed = histogram.draw_release(lists, (), None, source)
         for law, (place, key) in zip(laws, keys, strict=True):
             outcome = passed[place].get(key)
@@ -138,15 +129,8 @@ def _single_chance(histogram: SparseHistogram) -> float:
 
 
 def _compare_orders(kind: type[SparseHistogram]) -> Caught:
-    """Publish the same counts of rows in two orders."""
     histogram = kind(columns=1, scale=1.0, threshold=5)
-    source: Any = _Constant(0)
-    orders = {tuple(histogram.draw_release([dict(counts)], (), None, source)[0]) for counts in _TWO_ORDERS}
-    evidence = f"texts were published in {len(orders)} orders"
-    return Caught("rows in two orders", evidence, found=len(orders) > 1)
-
-
-_TWO_ORDERS = ((("a", 50), ("b", 50)), (("b", 50), ("a", 50)))
+    return compare_orders(lambda counts, source: histogram.draw_release([counts], (), None, source)[0])
 
 
 class _Told:
