@@ -239,6 +239,29 @@ def test_points_of_quantiles_rise_and_are_public(cuts, ends, step):
     assert step == 0 or set(narrow[0].tolist()) == {2.0, 3.0}, "points are rounded outwards"
 
 
+@pytest.mark.parametrize("declared", [{}, {"low": 0, "high": 10}, {"cuts": [1, 2]}], ids=str)
+@pytest.mark.parametrize("value", [np.nan, 0.0, np.inf, -1e300, "a text"])
+def test_no_column_raises_and_intervals_stay_within_bounds(declared, value):
+    columns = {"g": Category(["a", "empty"], closed=True), "v": Number(**declared)}
+    table = {"g": ["a"] * 2000, "v": [value] * 2000}
+    rows = GroupRelease("g", medians="v", quantiles={"v": [0.99]}, columns=columns).fit(table).answer().to_pylist()
+    assert len(rows) == 6
+    for row in rows:
+        if row["measure"] == "median v" and "low" in declared:
+            assert 0 <= row["low"] <= row["high"] <= 10
+        assert row["answer"] is None or row["low"] is None or row["low"] <= row["answer"]
+
+
+@pytest.mark.parametrize("ends", [(None, None), (0.0, 4.0)])
+@pytest.mark.parametrize("cuts", [(), (1.0,), (1.0, 2.0, 2.5)])
+@pytest.mark.parametrize("is_counted", [True, False])
+def test_shares_rise_from_the_first_knot_to_the_last(ends, cuts, is_counted):
+    column = CutColumn("v", cuts, *ends, counts=tuple(range(len(cuts) + 1)) if is_counted else ())
+    values = Shares(column).values(np.linspace(-20, 20, 99))
+    assert (np.diff(values) >= 0).all()
+    assert values[-1] > values[0]
+
+
 def test_whole_numbers_and_tens_are_answered_as_such():
     chance = np.random.default_rng(4)
     table = {"hours": chance.choice([20, 38, 40, 45, 60], 20_000, p=[0.1, 0.2, 0.4, 0.2, 0.1]).astype(float)}

@@ -152,8 +152,8 @@ def find_bounds(
 
 
 def count_steps(values: Floats) -> Integers:
-    """Return how many values have each of the steps, and how many have none; missing values are left out."""
-    numbers = values[~np.isnan(values)]
+    """Return how many values have each of the steps, and how many have none; 0, which has all, is left out."""
+    numbers = values[~np.isnan(values) & (values != 0)]
     parts = numbers[:, None] / np.array(STEPS)
     with np.errstate(invalid="ignore"):  # infinite values have no step
         is_multiple = np.abs(parts - np.rint(parts)) <= _ROUNDING * np.maximum(np.abs(parts), 1.0)

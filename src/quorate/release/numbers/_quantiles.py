@@ -134,24 +134,16 @@ class Shares:
     def __init__(self, column: CutColumn) -> None:
         self.column = column
         cuts = np.array(column.cuts or (0.0,) * (column.low is None))
-        masses = np.maximum(np.array(column.counts or (1.0,) * (len(cuts) + 1)), 0.0)
-        masses = (masses + 1e-9) / (masses + 1e-9).sum()
-        below = np.cumsum((1 - _LEAST_MASS) * masses + _LEAST_MASS / len(masses))[:-1]
-        steps = np.arange(1, _TAIL_KNOTS)
-        first, last = (cuts[1] - cuts[0], cuts[-1] - cuts[-2]) if len(cuts) > 1 else (1.0, 1.0)
+        masses = np.array(column.counts if column.cuts and column.counts else (1.0,) * (len(cuts) + 1))
+        masses = np.maximum(masses, 0.0) + 1e-9
+        below = np.cumsum((1 - _LEAST_MASS) * masses / masses.sum() + _LEAST_MASS / len(masses))[:-1]
+        powers, widths = 2.0 ** np.arange(1, _TAIL_KNOTS), np.diff(cuts) if len(cuts) > 1 else np.ones(1)
         knots, shares = [cuts], [below]
-        if column.low is None:
-            knots.insert(0, (cuts[0] - first * (2.0**steps - 1))[::-1])
-            shares.insert(0, (below[0] * 2.0**-steps)[::-1])
-        else:
-            knots.insert(0, np.array([column.low]))
-            shares.insert(0, np.zeros(1))
-        if column.high is None:
-            knots.append(cuts[-1] + last * (2.0**steps - 1))
-            shares.append(1 - (1 - below[-1]) * 2.0**-steps)
-        else:
-            knots.append(np.array([column.high]))
-            shares.append(np.ones(1))
+        for end, share, side in ((column.low, 0.0, 0), (column.high, 1.0, -1)):
+            is_open = end is None
+            tail = cuts[side] + (2 * share - 1) * widths[side] * (powers - 1) if is_open else np.full(1, end)
+            knots.append(tail)
+            shares.append(share + (below[side] - share) / powers if is_open else np.full(1, share))
         self._knots, first_of = np.unique(np.concatenate(knots), return_index=True)
         self._shares = np.clip(np.concatenate(shares)[first_of], 1e-9, 1 - 1e-9)
 
@@ -165,18 +157,14 @@ class Shares:
 
     def points(self, logits: Floats) -> Floats:
         """Return the points of groups, a row each: multiples of the step of a column that has one, rounded outwards."""
-        values = self.values(logits)
-        step, half = self.column.step, POINTS // 2
-        if not step:
-            return values
-        return (
-            np.concatenate([np.floor(values[:, :half] / step + 1e-9), np.ceil(values[:, half:] / step - 1e-9)], axis=1)
-            * step
-        )
+        lower, upper = np.split(logits, 2, axis=1)
+        return np.concatenate([self.quantiles(lower), -self._multiples(-self.values(upper))], axis=1)
 
     def quantiles(self, logits: Floats) -> Floats:
         """Return the values that quantiles at these logits take: multiples of the step of a column that has one."""
-        values = self.values(logits)
+        return self._multiples(self.values(logits))
+
+    def _multiples(self, values: Floats) -> Floats:
         step = self.column.step
         return np.floor(values / step + 1e-9) * step if step else values
 
@@ -366,8 +354,11 @@ def quantile_answers(probes: Probes, column: CutColumn, level: float, sizes: Flo
     high, has_high = _innermost(probes.points[-1][::-1], (numbers > limits)[::-1])
     is_crossed = has_low & has_high & (low >= high)
     has_low, has_high = has_low & ~is_crossed, has_high & ~is_crossed
-    lows = np.where(has_low, low, np.nan if column.low is None else column.low)
-    highs = np.where(has_high, high, np.nan if column.high is None else column.high)
+    ends = [np.nan if end is None else end for end in (column.low, column.high)]
+    lows, highs = (
+        np.fmin(np.fmax(end, ends[0]), ends[1])
+        for end in (np.where(has_low, low, ends[0]), np.where(has_high, high, ends[1]))
+    )
     is_unknown = ~has_low & ~has_high
     answers = np.where(is_unknown, np.nan, np.fmin(np.fmax(estimates, lows), highs))
     return Answers(answers, lows, highs, [TOO_FEW if unknown else "" for unknown in is_unknown.tolist()])
