@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from quorate.core.checks import check_count
 from quorate.tables.results import Table, make_table, write_csv
 
-__all__ = ["Dataset", "bank", "census", "hospital", "triage"]
+__all__ = ["OUTCOMES", "Dataset", "bank", "census", "draw_visits", "hospital", "triage"]
 
 OUTCOMES = ("admitted", "home")
 _ARRIVALS = np.array(["walk-in", "referred", "ambulance"])

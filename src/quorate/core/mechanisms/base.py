@@ -100,8 +100,7 @@ class VoteMechanism(ABC):
 
     teachers: int
 
-    def __post_init__(self) -> None:
-        validate_fields(self)
+    __post_init__ = validate_fields  # type: ignore[misc]  # mypy knows a method by its `def` alone
 
     def vote_columns(self) -> int | None:
         """Return how many classes the votes must have, or None where any number will do."""
