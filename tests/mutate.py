@@ -53,6 +53,9 @@ def mutants_of(path: Path) -> Iterator[tuple[str, str]]:
     """Yield each change of a cited line of a file in words, and the source of the file with it."""
     source = path.read_text()
     cited = {number for number, line in enumerate(source.splitlines(), start=1) if _CITED.search(line)}
+    for node in ast.walk(ast.parse(source)):  # a statement of several lines is cited at its end
+        if isinstance(node, ast.Assign | ast.Return | ast.Expr) and {node.lineno, node.end_lineno} & cited:
+            cited |= {*range(node.lineno, (node.end_lineno or 0) + 1)}
     for node in ast.walk(ast.parse(source)):
         if getattr(node, "lineno", 0) in cited and (change := _change(node)) is not None:
             place = f"{path.relative_to(SOURCES)}:{node.lineno}:{node.col_offset}:{node.end_col_offset}"

@@ -423,6 +423,8 @@ def test_a_planned_relabelling_keeps_epsilon():
         rate, stretch = made.subset / units, (made.reach + 1) / made.scale
         grown = (1 + 4 * math.exp(3 * stretch) * rate / (1 - rate)) * math.exp(3 / made.scale)
         assert math.log(grown) <= made.log_factor <= epsilon  # the formula, written a second time
+        for weight in (made.choice.epsilon / 2, made.majority.epsilon_per_query):  # the formula is about e-fold weights
+            assert 0.999 < weight * made.scale <= 1
         assert made.error < 0.2
     printed = PureRelabelling(concept=Thresholds(), units=1000, subset=10, scale=100.0, reach=99, teachers=9)
     eta = 0.1
