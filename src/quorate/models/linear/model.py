@@ -336,6 +336,13 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
         with silence(), one_thread():
             return np.hstack([rows, Calls(rows, 1).values(_OneRow(self.offset), 1)])
 
+    def _queries_with_log_odds(self, X: Any) -> Any:
+        """Return rows with the column of their log odds, which they may have already; no value of a row decides."""
+        if not callable(self.offset):
+            return X
+        rows = X if is_frame(X) or sparse.issparse(X) else open_matrix(X)
+        return rows if rows.shape[1] == self.n_features_in_ else self._with_log_odds(rows)
+
     def _declare_offset(self, columns: Any, width: int) -> Any:
         """Return columns among which the offset is a straight line between public bounds, and a curve beside it."""
         if self.offset is None:
@@ -470,7 +477,7 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
         check_is_fitted(self, "coef_")
         if isinstance(X, OpenTable) and self.takes_opened:
             return X
-        X = X if np.shape(X)[1:] == (self.n_features_in_,) else self._with_log_odds(X)
+        X = self._queries_with_log_odds(X)
         if isinstance(self.columns_, HashedColumns):
             return validate_data(self, X, reset=False, accept_sparse="csr", dtype=np.float64)
         return check_records(self, X, estimator=self, reset=False, missing=True)
@@ -483,7 +490,7 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
     def private_queries(self, X: Any) -> Any:
         """Return private rows as queries, each value read as `fit` reads it: none is refused. Proof: step 5."""
         check_is_fitted(self, "coef_")
-        X = X if np.shape(X)[1:] == (self.n_features_in_,) else self._with_log_odds(X)
+        X = self._queries_with_log_odds(X)
         validate_data(self, X, reset=False, skip_check_array=True)  # of names, and of how many there are
         if isinstance(self.columns_, HashedColumns):
             counts = as_counts(finite_numbers(X))
