@@ -42,7 +42,7 @@ _STAGE_SHARE = 0.095 / STAGES  # of the budget: all cuts together widen the nois
 _CUTS_SHARE = _FRACTIONS_SHARE + STAGES * _STAGE_SHARE
 _CELLS = 16  # between the ends of a number, unless the workload says how many
 _CLEAR = 3.0  # deviations of the noise, above which a column counts as having fractions
-_TAIL = 0.1  # of the numbers: cuts beyond which no more are tell how the tail goes on
+_TAIL = 0.2  # of the numbers: cuts beyond which no more are tell how the tail goes on
 _HEAVY = 0.5  # rise of the logarithm with a Gaussian deviation: with more, numbers double within one and a half
 _WIDE = 0.25  # rise of the logarithm over a cell: in narrower ones numbers are spread evenly
 _POINTS, _FINER = 16, 16  # steps into which a cell of a tail is divided, and each step for its mean
@@ -330,10 +330,11 @@ def _spread_tail(cuts: Floats, shares: Floats, records: int) -> tuple[dict[int, 
             inner = np.exp(first + (last - first) * (places - low) / (high - low))
             points[index] = np.clip(np.maximum.accumulate(inner), cuts[index - 1], cuts[index]).tolist()
     outer = beyond[tail] <= max(_TAIL, float(np.sort(beyond[tail])[1]))
-    away = scores[outer] - scores[outer].mean()
+    weights = np.exp(-(scores[outer] ** 2) / 2.0)  # of scores whose shares have the same noise
+    away = scores[outer] - np.average(scores[outer], weights=weights)
     if not away.any():
         return {}, False
-    slope = float(away @ logs[outer]) / float(away @ away)
+    slope = float((weights * away) @ logs[outer]) / float((weights * away) @ away)
     shares_above = beyond[-1] * (1.0 - np.arange(_POINTS * _FINER) / (_POINTS * _FINER))
     ranks = ndtri(1.0 - np.maximum(shares_above, 0.5 / records))
     law = cuts[-1] * np.exp(slope * (ranks - scores[-1]))
