@@ -55,6 +55,22 @@ def test_a_classifier_is_as_good_as_the_target_can_be_told(release):
     assert abs(coin.auc - 0.5) < 0.15  # noise of the release alone tells a little
 
 
+def test_what_rank_correlations_lose_is_told_where_there_are_two_numbers():
+    chance = np.random.default_rng(1)
+    first = chance.normal(size=5_000)
+    numbers = {"first": first, "second": first + 0.3 * chance.normal(size=5_000), "third": chance.normal(size=5_000)}
+    columns = {name: {"cuts": [-1.2, -0.6, -0.2, 0.2, 0.6, 1.2]} for name in numbers}
+    losses = [
+        simulate_utility(
+            QueryRelease(Workload.marginals(order), columns=columns, epsilon=epsilon).fit(numbers), simulations=1
+        )
+        for order, epsilon in ((2, 3.0), (2, 0.05), (1, 3.0))
+    ]
+    assert losses[0].correlation_error < 0.1 < losses[1].correlation_error
+    assert "Rank correlations of two numbers are off by" in losses[0].summary()
+    assert losses[2].correlation_error is None
+
+
 def test_less_budget_is_worth_less(release):
     poor = QueryRelease(Workload.marginals(2), columns=COLUMNS, epsilon=0.02).fit(table(4000))
     assert simulate_utility(poor, simulations=1).mean_error > 3 * simulate_utility(release, simulations=1).mean_error

@@ -5,12 +5,13 @@ the second release from the first is then known, and not private. It is an estim
 the private records is missing from the simulated ones, too.
 """
 
+import math
 import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from scipy import sparse
+from scipy import sparse, stats
 
 from quorate.core.arrays import Floats, Integers
 from quorate.core.ballots import release_counts
@@ -25,6 +26,7 @@ from quorate.release.people import RECORD
 from quorate.release.queries import MOST_LISTED, Marginals
 from quorate.release.synthetic import encode_one_hot
 from quorate.release.workloads.marginals import MarginalWorkload, weigh_queries
+from quorate.tables.cells import NumberCells
 from quorate.tables.containers import is_arrow, take_arrow_rows
 
 _MOST_ROWS = 100_000  # simulated records of one release
@@ -37,9 +39,10 @@ class Utility:
     """Errors of a simulated release, averaged over the simulations.
 
     `mean_error` is the mean total variation of a marginal, or the mean error of other queries; `largest_error` is the
-    largest of all answers; the same two exist for synthetic records. With a target, `auc` is the area under the curve
-    of a classifier that learns from the simulated records themselves, and `synthetic_auc` that of one that learns from
-    synthetic ones; both are measured on other simulated records.
+    largest of all answers; the same two exist for synthetic records. `correlation_error` is the largest error of a rank
+    correlation of two columns of numbers among synthetic records, for marginals of two or more. With a target, `auc` is
+    the area under the curve of a classifier that learns from the simulated records themselves, and `synthetic_auc` that
+    of one that learns from synthetic ones; both are measured on other simulated records.
     """
 
     simulations: int
@@ -48,6 +51,7 @@ class Utility:
     largest_error: float
     synthetic_mean_error: float
     synthetic_largest_error: float
+    correlation_error: float | None = None
     target: str | None = None
     auc: float | None = None
     synthetic_auc: float | None = None
@@ -66,6 +70,8 @@ class Utility:
             f"Those of synthetic records by {self.synthetic_mean_error:.4f}, and a single one by "
             f"{self.synthetic_largest_error:.4f} at most.",
         ]
+        if self.correlation_error is not None:
+            lines.append(f"Rank correlations of two numbers are off by {self.correlation_error:.3f} at most.")
         if self.auc is not None and self.synthetic_auc is not None:
             lines.append(
                 f"A classifier of {self.target!r} has an area under the curve of {self.synthetic_auc:.3f} from "
@@ -106,15 +112,27 @@ def simulate_utility(
         synthetic, truth = again.synthetic(rows), _shares(domain, records)
         answers = again.released_.some(queries, np.arange(queries.count))
         figures = [*_errors(domain, truth, answers), *_errors(domain, truth, _shares(domain, synthetic))]
+        figures.append(_correlation_error(domain, records, synthetic))
         if index is not None:
             figures += [
                 _auc(SyntheticClassifier(domain, index, learned), test_records) for learned in (records, synthetic)
             ]
         simulated.append(tuple(figures))
-    mean, largest, synthetic_mean, synthetic_largest, *areas = np.mean(simulated, axis=0).tolist()
+    mean, largest, synthetic_mean, synthetic_largest, *rest = np.mean(simulated, axis=0).tolist()
+    correlation, *areas = rest
     auc, synthetic_auc = areas or (None, None)
-    errors = (mean, largest, synthetic_mean, synthetic_largest)
-    return Utility(len(simulated), rows, *errors, target=target, auc=auc, synthetic_auc=synthetic_auc)
+    return Utility(
+        len(simulated),
+        rows,
+        mean,
+        largest,
+        synthetic_mean,
+        synthetic_largest,
+        correlation_error=None if math.isnan(correlation) else correlation,
+        target=target,
+        auc=auc,
+        synthetic_auc=synthetic_auc,
+    )
 
 
 def release_again(release: QueryRelease, records: Any, *, epsilon: float | None = None) -> QueryRelease:
@@ -163,6 +181,24 @@ def _errors(domain: Domain, truth: Floats, answers: Floats) -> tuple[float, floa
     if not isinstance(queries, Marginals):
         return float(off.mean()), float(off.max())
     return float(off.sum()) / (2 * len(queries.cliques)), float(off.max())
+
+
+def _correlation_error(domain: Domain, records: Any, synthetic: Any) -> float:
+    """Return the largest difference of a rank correlation of two numbers, NaN where there are no two."""
+    if not isinstance(domain, MarginalWorkload) or domain.order < 2:
+        return math.nan
+    numbers = [index for index, cells in enumerate(domain.columns.cells.values()) if isinstance(cells, NumberCells)]
+    if len(numbers) < 2:
+        return math.nan
+    before, after = (_rank_correlations(domain.encode(table).codes[:, numbers]) for table in (records, synthetic))
+    return float(np.abs(before - after).max())
+
+
+def _rank_correlations(codes: Integers) -> Floats:
+    """Return the rank correlations of columns of codes, 0 for a column of one code."""
+    ranks = stats.rankdata(codes, axis=0) - (len(codes) + 1) / 2.0
+    ranks /= np.maximum(np.linalg.norm(ranks, axis=0), 1e-9)
+    return np.asarray(ranks.T @ ranks)
 
 
 class SyntheticClassifier:
