@@ -201,7 +201,7 @@ def test_the_server_starts_when_the_whole_folder_is_there(volumes):
             with pytest.raises(subprocess.TimeoutExpired):
                 waiting.wait(2)
             (volumes / "models" / "incoming").rename(volumes / "models" / "triage")
-            assert waiting.wait(30) == 0
+            assert waiting.wait(120) == 0
         finally:
             waiting.kill()
     assert {mount["name"] for mount in init["volumeMounts"]} <= {"models", "tmp"}

@@ -68,7 +68,7 @@ def serving(site, own, coordinator):
         yield f"https://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
     finally:
         server.should_exit = True
-        thread.join(timeout=20)
+        thread.join(timeout=60)
 
 
 @pytest.fixture
