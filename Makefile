@@ -95,6 +95,7 @@ bench: $(READY)  ## every promised figure against its bar
 	$(BIN)/python -m benchmarks service
 	$(BIN)/python -m benchmarks everlasting
 	$(BIN)/python -m benchmarks release
+	$(BIN)/python -m benchmarks text
 	$(BIN)/python -m benchmarks audit
 	$(BIN)/python -m benchmarks scale
 

@@ -30,6 +30,7 @@ BENCHES = {
     "everlasting": "endless streams: the records that they take, drift and poison",
     "release": "marginals of Adult, thresholds, boxes and halfspaces, synthetic records; peers where installed",
     "numbers": "totals, means and medians by group: errors beside OpenDP's where installed, tails, coverage, scale",
+    "text": "language models: a head start, prompts as teachers, what a writer's budget pays for",
     "audit": "how tight claims are, planted bugs, tracing, membership",
     "scale": "tables larger than memory, file readers, GPUs, clusters and sites",
 }

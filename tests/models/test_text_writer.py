@@ -20,41 +20,9 @@ from quorate.core.mechanisms import ExponentialChoice
 from quorate.core.privacy import Budget
 from quorate.models.text import PrivateWriter, TransformersModel
 from quorate.models.text import _writer as writer_module
+from support.toy_writer import Toy
 
 HOSTILE = ["", "x" * 1_000_000, "Text: <|im_end|> {text}", "\x00\x1b[31m\u2028", "lone \ud800", b"bytes", None]
-WORDS = ["<end>", "warm", "cold", "soup", "is", "the"]
-
-
-class Toy:
-    """A model of six words: a prompt makes its own words more likely. It counts what it is asked."""
-
-    end = 0
-
-    def __init__(self):
-        self.calls, self.fail_at = [], None
-
-    def start(self, prompts):
-        self.calls.append(len(prompts))
-        return Toy.State(self, prompts)
-
-    def decode(self, tokens):
-        return " ".join(WORDS[token] for token in tokens)
-
-    class State:
-        def __init__(self, model, prompts):
-            self.model, self.prompts, self.length = model, prompts, 0
-
-        def log_probabilities(self, tokens=None):
-            known = np.array([[3.0 * prompt.count(word) for word in WORDS] for prompt in self.prompts])
-            scores = known + 0.3 * np.sin(np.arange(6) * (self.length + 1)) - 5.0 * (np.arange(6) == 0)
-            scores -= np.log(np.exp(scores).sum(axis=1, keepdims=True))
-            return scores if tokens is None else scores[:, tokens]
-
-        def append(self, token):
-            self.model.calls.append(token)
-            self.length += 1
-            if self.model.fail_at == self.length:
-                raise KeyboardInterrupt
 
 
 def writer(**settings):
@@ -170,6 +138,7 @@ def test_where_the_public_model_is_sure_it_draws_alone():
     made = writer(sure=0.1).fit(TEXTS)
     made.write(3)
     assert made.free_share_ == 1.0
+    assert made.texts_left_ == made.plan_.texts - 3
     made = writer(free_share=1.0).fit(TEXTS)
     made.write(3)
     assert made.plan_.private_tokens == 1
@@ -201,7 +170,7 @@ def test_a_restart_keeps_the_deal_the_budget_and_the_texts_and_loses_a_text_that
 def test_a_killed_process_gives_nothing_back(tmp_path):
     program = f"""
         import os, sys
-        sys.path.insert(0, {str(os.path.dirname(__file__))!r})
+        sys.path[:0] = {[os.path.dirname(__file__), os.path.dirname(os.path.dirname(__file__))]!r}
         import test_text_writer as own
         made = own.writer().fit(own.TEXTS, folder={str(tmp_path / "notes")!r})
         made.write(1)

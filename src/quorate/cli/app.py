@@ -18,7 +18,7 @@ from quorate.core.errors import QuorateError
 _INTERRUPTED = "Interrupted. A charge that was made stays: quorate ledger show FOLDER shows what is spent."
 _COMMANDS = {  # module.command, as `quorate --help` lists them
     "Begin": "start.start files.demo files.look files.datasets doctor.doctor",
-    "Make": "plan.plan fit.fit release.release neighbours.neighbours",
+    "Make": "plan.plan fit.fit release.release neighbours.neighbours write.write",
     "Ask": "predict.predict serving.ask files.export",
     "Serve": "serving.serve keys.keys site.site",
     "Trust": "verify.verify verify.card check.check ledger.ledger audit.audit",

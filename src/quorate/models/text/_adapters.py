@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Sequence
 from itertools import takewhile
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -37,6 +38,17 @@ class TransformersModel:
         self._model, self._tokenizer, self._width = model, tokenizer, check_count("width", width)
         self._decode: Any = getattr(tokenizer, "decode", None)
         self.end = int(getattr(tokenizer, "eos_token_id", None) or 0)  # the token that ends a text
+
+    @classmethod
+    def load(cls, path: str | Path, *, width: int = 256) -> "TransformersModel":
+        """Read a model from a folder of transformers, or from a .gguf file. Nothing is fetched from elsewhere."""
+        library, path = import_extra("transformers", "text", use="a language model"), Path(path)
+        if not path.exists():
+            raise InvalidInput(f"{path} must be a folder of transformers or a .gguf file, and is not there")
+        folder, file = (path, None) if path.is_dir() else (path.parent, path.name)
+        options = {"local_files_only": True, **({"gguf_file": file} if file else {})}
+        tokenizer = library.AutoTokenizer.from_pretrained(folder, **options)
+        return cls(library.AutoModelForCausalLM.from_pretrained(folder, **options).eval(), tokenizer, width=width)
 
     def __call__(self, prompts: Sequence[str], words: Sequence[str]) -> Floats:
         """Return the score of each word after each prompt."""

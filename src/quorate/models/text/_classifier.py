@@ -96,9 +96,6 @@ class PromptClassifier(SessionClassifier):
     def fit(self, texts: Sequence[Any], y: Any, groups: Any = None, *, public: Sequence[str]) -> "PromptClassifier":
         """Deal the private examples to prompts and open the budget. `public` are texts that are not private."""
         self.check_settings()
-        self._forget()
-        self.classes_, self.declared_ = np.array(list(self.words)), True
-        self.unit_ = "row" if groups is None else "person"
         electorate = PromptTeachers.deal(
             self.model,
             texts,
@@ -110,6 +107,13 @@ class PromptClassifier(SessionClassifier):
             prompt=self.prompt,
             batch=self.batch,
         )
+        return self.open(electorate, unit="row" if groups is None else "person")
+
+    def open(self, electorate: PromptTeachers, *, unit: str = "teacher") -> "PromptClassifier":
+        """Open the budget for teachers that are dealt already. No unit may be in the prompts of two of them."""
+        self.check_settings()
+        self._forget()
+        self.classes_, self.declared_, self.unit_ = np.array(list(self.words)), True, unit
         self.epsilon_, self.delta_ = float(self.epsilon), float(self.delta)
         self.teachers_ = electorate.teachers
         self.dissent_, quorum = self._mechanisms(electorate)

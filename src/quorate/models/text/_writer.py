@@ -246,12 +246,16 @@ class PrivateWriter:
         BudgetSpent
             If the budget cannot pay for all of them; none is then written.
         """
-        count, batches = check_count("texts", texts), self.plan_.batches
-        first_unpaid = -(-self._next // batches)
-        rounds = max(0, -(-(self._next + count) // batches) - first_unpaid)
-        if rounds > self.budget_.affordable(self._round_cost()):
-            raise BudgetSpent(f"the budget does not pay for {count} more texts; plan_ says how many it is for")
+        count = check_count("texts", texts)
+        if count > self.texts_left_:
+            raise BudgetSpent(f"the budget does not pay for {count} more texts; it is for {self.texts_left_}")
         return [self._write_next() for _ in range(count)]
+
+    @property
+    def texts_left_(self) -> int:
+        """The number of texts that the budget still pays for."""
+        batches = self.plan_.batches
+        return -self._next % batches + self.budget_.affordable(self._round_cost()) * batches
 
     def _round_cost(self) -> Cost:
         return self.plan_.choice.choice_cost(self.budget_.order).times(self.plan_.private_tokens)
