@@ -87,8 +87,13 @@ def owners_of(words, teachers, held_out=0):
     return np.array([-1 if rank < 0 else rank * teachers // left for rank in ranks])
 
 
-@pytest.mark.parametrize("learner", LEARNERS)
-@pytest.mark.parametrize(("memory", "teachers"), [(600, 1000), (10**9, 40)])  # six rows at a time, or all of a range
+DEALS = [(learner, *deal) for deal in ((600, 1000), (10**9, 40)) for learner in LEARNERS]  # six rows at a time, or all
+
+
+@pytest.mark.parametrize(
+    ("learner", "memory", "teachers"),
+    [pytest.param(*deal, marks=[pytest.mark.long] if deal[::2] == ("neighbours", 1000) else []) for deal in DEALS],
+)
 def test_teachers_are_those_of_the_same_deal_in_memory_to_the_last_bit(learner, memory, teachers, spilled):
     X, codes = records()
     rows = spilled(X, codes, memory=memory)
