@@ -802,6 +802,12 @@ def idle_rows(manifest, claim):
     claim["part"] |= {name: claim[name] for name in ("epsilon", "delta")}
 
 
+def shadow_rates(manifest, claim):
+    """State smaller samples, and write them into the manifest too, where the model does not look."""
+    claim["part"]["numbers"]["records"] = [1, 1000]
+    manifest["boost"] = {**manifest["terms"]["boost"], "records": 0.001}
+
+
 def repeat_mechanism(manifest, claim):
     """Give the model a second dissent that the claim does not pay for."""
     manifest["second"] = manifest["dissent"]
@@ -811,6 +817,7 @@ FORGED = {
     "a unit that is replaced and pays for one of two": ("neighbours", forget_replacement),
     "a unit that is replaced with the ledger of another": ("neighbours", swap_units),
     "one record for a person": ("release about people", forget_group),
+    "samples that are not the model's": ("everlasting labelboost", shadow_rates),
     "two mechanisms, of which one is paid for": ("student first", repeat_mechanism),
     "a capacity that is not the ledger's": ("neighbours", widen_account),
     "no part": ("sets", replace_part(NOTHING)),

@@ -438,8 +438,6 @@ def group(part: Fields, seen: list[Fields]) -> Pair:
 
 def amplified(epsilon: Interval, delta: Fraction, share: Fraction) -> Pair:
     """Return (log(1 + q (e^eps - 1)), q delta) for a share q without replacement (Balle, Barthe and Gaboardi 2018)."""
-    if share > 1:
-        raise Wrong("a sample is a share of the units")
     return log((exp(epsilon) - 1) * share + 1).top(), share * delta
 
 
@@ -708,18 +706,18 @@ def check_numbers(manifest: Fields, nodes: list[Fields]) -> None:
         raise Wrong("the answers of a private folder are paid from its ledger, and those of a published one are not")
     check_mechanisms(manifest, nodes)
     rows = math.prod(node.get("rows", 1) for node in nodes if node["rule"] in ("group", "releases"))
-    if rows != manifest.get("records_per_person", 1):
-        raise Wrong("the claim and the model differ in the records of a person")
+    updates = {"updates": 1, **(manifest.get("update") or manifest)}["updates"]
+    is_whole = {len(node.get("weights", [[1]])) for node in nodes if node["rule"] == "releases"} <= {updates}
+    if rows != manifest.get("records_per_person", 1) or not is_whole:
+        raise Wrong("the claim and the model differ in the records of a person, or the updates")
     for node in nodes:
         check_node(manifest, node)
 
 
 def check_node(manifest: Fields, node: Fields) -> None:
-    """Refuse a part of a claim with other numbers, updates or uses than the model has."""
-    rule, updates = node["rule"], {"updates": 1, **(manifest.get("update") or manifest)}["updates"]
-    if rule == "releases" and len(node.get("weights", [[1]])) != updates:
-        raise Wrong("the claim and the model differ in the updates")
-    if rule in SOURCES and node["numbers"] != numbers_of((manifest.get("terms", {}) | manifest)[SOURCES[rule]]):
+    """Refuse a part of a claim with other numbers or fewer uses than the model has."""
+    rule, source = node["rule"], manifest["terms"] if node["rule"] == "boost" else manifest
+    if rule in SOURCES and node["numbers"] != numbers_of(source[SOURCES[rule]]):
         raise Wrong(f"the {SOURCES[rule]} of the model is not that of the claim")
     if rule == "account" and "spent_quanta" in manifest:
         charges = [event for part in node["mechanisms"] for event in part["charges"].values()]
