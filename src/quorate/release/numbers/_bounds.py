@@ -19,6 +19,7 @@ STEPS = (100.0, 10.0, 1.0)  # of which the values of a column may be multiples
 _FEW = 0.02  # of the values, which may be no multiples
 _LIKELY, _ENOUGH = 3.0, 10.0  # deviations of noise: of values that are none, and of all values at least
 _ROUNDING = 1e-9  # relative, of a multiple
+_BATCH = 2**18  # values in temporary arrays
 
 
 @lru_cache(maxsize=1)
@@ -153,12 +154,15 @@ def find_bounds(
 
 def count_steps(values: Floats) -> Integers:
     """Return how many values have each of the steps, and how many have none; 0, which has all, is left out."""
-    numbers = values[~np.isnan(values) & (values != 0)]
-    parts = numbers[:, None] / np.array(STEPS)
-    with np.errstate(invalid="ignore"):  # infinite values have no step
-        is_multiple = np.abs(parts - np.rint(parts)) <= _ROUNDING * np.maximum(np.abs(parts), 1.0)
-    first = np.where(is_multiple.any(axis=1), is_multiple.argmax(axis=1), len(STEPS))
-    return np.bincount(first, minlength=len(STEPS) + 1).astype(np.int64)
+    counts = np.zeros(len(STEPS) + 1, dtype=np.int64)
+    for start in range(0, len(values), _BATCH):
+        batch = values[start : start + _BATCH]
+        parts = batch[~np.isnan(batch) & (batch != 0)][:, None] / np.array(STEPS)
+        with np.errstate(invalid="ignore"):  # infinite values have no step
+            is_multiple = np.abs(parts - np.rint(parts)) <= _ROUNDING * np.maximum(np.abs(parts), 1.0)
+        first = np.where(is_multiple.any(axis=1), is_multiple.argmax(axis=1), len(STEPS))
+        counts += np.bincount(first, minlength=len(counts))
+    return counts
 
 
 def choose_step(noisy: Floats, *, cell_noise: float) -> float:
