@@ -433,7 +433,7 @@ class _Words:
 
 
 def _write(texts: Sequence[str]) -> Played:
-    settings = {"tokens": 3, "batch": 50, "candidates": 2, "free_share": 0.0, "temperature": 0.1}
+    settings: dict[str, Any] = {"tokens": 3, "batch": 50, "candidates": 2, "free_share": 0.0, "temperature": 0.1}
     writer = PrivateWriter(_Words(), epsilon=9.0, delta=_DELTA, **settings)
     return Played(writer.fit(texts).write(2), (9.0, _DELTA))
 

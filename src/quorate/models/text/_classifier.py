@@ -4,6 +4,7 @@ Claim (replace-one units: a text with its label, or a person): all answers of `p
 differentially private. Proof: PROOF.md, steps 1 to 4, and core/mechanisms/PROOF_dissent.md.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -28,7 +29,8 @@ from quorate.models.text._prompts import Prompt
 from quorate.models.text._teachers import TEXT, LanguageModel, PromptTeachers
 from quorate.tables.containers import as_table
 
-_MOST_DISSENTS, _STEP = 1000, 0.8  # what "auto" tries first, and the factor from one try to the next
+_MOST_DISSENTS = 1000  # that "auto" chooses
+_EXACTNESS = 8  # "auto" is within one part in so many of the largest number that fits
 _REACH = 0.3  # of all teachers: the half-gap from which "auto" wants dissents to be reported
 
 
@@ -126,17 +128,24 @@ class PromptClassifier(SessionClassifier):
 
     def _mechanisms(self, electorate: PromptTeachers) -> tuple[Dissent, Quorum | None]:
         """Return the Dissent, and for more than two classes the Quorum that answers after it."""
-        count = _MOST_DISSENTS if self.dissents == "auto" else check_count("dissents", self.dissents)
-        while True:
-            try:
-                dissent, quorum = self._calibrate(electorate, count)
-            except Infeasible:
-                if self.dissents != "auto" or count == 1:
-                    raise
+        if self.dissents != "auto":
+            return self._calibrate(electorate, check_count("dissents", self.dissents))
+        fewest, too_many = 1, _MOST_DISSENTS + 1
+        while too_many - fewest > max(1, fewest // _EXACTNESS):
+            count = math.isqrt(fewest * too_many)
+            count = max(count, fewest + 1)
+            if self._are_visible(electorate, count):
+                fewest = count
             else:
-                if self.dissents != "auto" or count == 1 or dissent.distance() <= _REACH * electorate.teachers:
-                    return dissent, quorum
-            count = max(1, int(count * _STEP))
+                too_many = count
+        return self._calibrate(electorate, fewest)
+
+    def _are_visible(self, electorate: PromptTeachers, dissents: int) -> bool:
+        """Return whether so many dissents leave each visible where four fifths of the teachers agree on it."""
+        try:
+            return self._calibrate(electorate, dissents)[0].distance() <= _REACH * electorate.teachers
+        except Infeasible:
+            return False
 
     def _calibrate(self, electorate: PromptTeachers, dissents: int) -> tuple[Dissent, Quorum | None]:
         sizes: dict[str, Any] = {"epsilon": self.epsilon, "delta": self.delta, "dissents": dissents}
