@@ -15,7 +15,7 @@ from scipy import stats
 from quorate import InvalidInput
 from quorate.auditing._plays import SeededNoise
 from quorate.core.ballots import Ballots
-from quorate.core.errors import BudgetSpent, Infeasible
+from quorate.core.errors import BudgetSpent, Infeasible, WrongProcess
 from quorate.core.mechanisms import ExponentialChoice
 from quorate.core.privacy import Budget
 from quorate.models.text import PrivateWriter, TransformersModel
@@ -152,6 +152,11 @@ def test_a_restart_keeps_the_deal_the_budget_and_the_texts_and_loses_a_text_that
     with pytest.raises(KeyboardInterrupt):
         first.write(1)
     deal = [batch.tolist() for batch in first._deal]
+    with pytest.raises(InvalidInput, match="in use by another writer"):
+        writer().fit(TEXTS, folder=tmp_path / "notes")
+    first.close()
+    with pytest.raises(WrongProcess):
+        first.write(1)
     again = writer().fit(TEXTS, folder=tmp_path / "notes")
     assert [batch.tolist() for batch in again._deal] == deal
     assert again.texts_ == written
@@ -161,6 +166,7 @@ def test_a_restart_keeps_the_deal_the_budget_and_the_texts_and_loses_a_text_that
     assert again.budget_.spent() == spent  # the last text of a round that was paid for
     again.write(1)
     assert again.budget_.spent().renyi > spent.renyi
+    again.close()
     with pytest.raises(InvalidInput, match="folder must be new"):
         writer(epsilon=4.0).fit(TEXTS, folder=tmp_path / "notes")
     with pytest.raises(InvalidInput, match="folder must be new"):

@@ -149,9 +149,12 @@ _continued = PrivateWriter._continue
 def _deals_compared(twin: tuple[Any, str, Any]) -> Caught:
     """Fit twice with one folder, and see whether a text changes its batch."""
     with replaced(*twin), tempfile.TemporaryDirectory() as folder:
-        writers = [_writer(["a"] * 40, folder=f"{folder}/notes") for _ in range(2)]
-        first, second = ([batch.tolist() for batch in writer._deal] for writer in writers)
-    return Caught("state after a restart", "the deals of two processes are compared", found=first != second)
+        deals = []
+        for _ in range(2):
+            writer = _writer(["a"] * 40, folder=f"{folder}/notes")
+            deals.append([batch.tolist() for batch in writer._deal])
+            writer.close()
+    return Caught("state after a restart", "the deals of two processes are compared", found=deals[0] != deals[1])
 
 
 TEXT = (

@@ -63,6 +63,7 @@ def write(
     writer = PrivateWriter(TransformersModel.load(model), **settings)
     writer.fit(opened.column(column).to_pylist(), folder=folder)
     written = writer.write(texts or max(writer.texts_left_, 1))
+    writer.close()
     rows = [{column: text} for text in written]
     write_or_print(_result_document(writer, written) if json else to_csv(rows, [column]), out)
     return 0

@@ -5,9 +5,12 @@ private together. What they cost depends on public numbers alone, and is charged
 PROOF.md, steps 5 to 8.
 """
 
+import fcntl
 import hashlib
 import json
 import math
+import os
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -21,7 +24,7 @@ from quorate.compute.ensemble.dealing import deal_units
 from quorate.core.answerers import Journal
 from quorate.core.arrays import Floats, Integers
 from quorate.core.ballots import Ballots, release_counts
-from quorate.core.checks import check_count, check_delta, check_positive, check_rate
+from quorate.core.checks import check_count, check_delta, check_positive, check_process, check_rate, process_identity
 from quorate.core.disk import write_new
 from quorate.core.errors import BudgetSpent, Infeasible, InvalidInput
 from quorate.core.estimator_calls import silence
@@ -33,7 +36,7 @@ from quorate.models.text._prompts import clean_text
 
 _GRID = 2**12  # steps of a log probability
 _LOWEST = 40.0  # below the likeliest token: no candidate counts as less likely
-_DEAL, _LEDGER, _TEXTS = "deal.json", "ledger.sqlite", "texts.jsonl"
+_DEAL, _LEDGER, _TEXTS, _LOCK = "deal.json", "ledger.sqlite", "texts.jsonl", "lock"
 _BEGUN = "begun"
 
 
@@ -207,8 +210,11 @@ class PrivateWriter:
         """Deal the private texts to batches and open the budget.
 
         With a `folder`, which is private, the deal, the ledger and what was written are kept there: a writer with the
-        same settings and texts that is fitted with the same folder goes on with all three.
+        same settings and texts that is fitted with the same folder goes on with all three, once the one before is
+        closed: one writer at a time.
         """
+        self.close()
+        self._process = process_identity()
         self.plan_, budget = self.plan_and_budget(len(texts))
         self._texts = list(texts)
         plain = {name: getattr(self, name) for name in signature(type(self)).parameters if name != "model"}
@@ -225,14 +231,22 @@ class PrivateWriter:
         return self
 
     def _continue(self, folder: Path, budget: Budget, fingerprint: str) -> None:
-        """Go on with the deal and the ledger of a folder, or make both."""
+        """Go on with the deal and the ledger of a folder, or make both. Another writer in it is refused."""
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(folder / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        self._unlock = weakref.finalize(self, os.close, lock)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # proof: step 7
+        except OSError:
+            self.close()
+            raise InvalidInput("folder is in use by another writer; close that one first") from None
         if not (folder / _DEAL).exists():
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             deal = [batch.tolist() for batch in _deal(len(self._texts), self.plan_)]
             Ledger.create(folder / _LEDGER, budget, fingerprint=fingerprint).close()
             write_new(folder / _DEAL, json.dumps({"fingerprint": fingerprint, "deal": deal}).encode(), synced=True)
         kept = json.loads((folder / _DEAL).read_bytes())
         if kept["fingerprint"] != fingerprint:
+            self.close()
             raise InvalidInput("folder must be new, or one that was made with these texts and settings; name another")
         self._deal = [np.array(batch, dtype=np.int64) for batch in kept["deal"]]  # proof: step 5
         self._ledger = Ledger.open(folder / _LEDGER, fingerprint=fingerprint)
@@ -246,6 +260,7 @@ class PrivateWriter:
         BudgetSpent
             If the budget cannot pay for all of them; none is then written.
         """
+        check_process("this writer", self._process)
         count = check_count("texts", texts)
         if count > self.texts_left_:
             raise BudgetSpent(f"the budget does not pay for {count} more texts; it is for {self.texts_left_}")
@@ -271,6 +286,12 @@ class PrivateWriter:
         text = self._written(self._deal[batch])
         self._journal.add([("text", number, text)])
         return text
+
+    def close(self) -> None:
+        """Let another writer go on with the folder. This one writes no more."""
+        if (unlock := self.__dict__.pop("_unlock", None)) is not None:
+            self._process = (0, 0)
+            unlock()
 
     @property
     def texts_(self) -> list[str]:
