@@ -74,8 +74,8 @@ class Claim:
     @classmethod
     def of_units(cls, epsilon: float, delta: float, unit: str) -> "Claim":
         """Return the guarantee of a release of this many records, or of those of this many people."""
-        replaced = "all records of one person" if unit == "person" else "one private record replaced by any other"
-        return cls(epsilon, delta, unit, f"{replaced}; their number is public")
+        units = "all records of one person" if unit == "person" else "one private record"
+        return cls(epsilon, delta, unit, f"{units} replaced by any other; their number is public")
 
     def __post_init__(self) -> None:
         if not (0 < self.epsilon < math.inf and 0 <= self.delta < 1):

@@ -250,7 +250,7 @@ def _within(spans: object, cuts: Sequence[float] | None) -> tuple[tuple[float, .
     cells = list(itertools.pairwise((-math.inf, *(cuts or ()), math.inf)))
     listed = _points_in(spans)
     if cuts is None or len(listed) != len(cells):
-        raise InvalidInput("spans must be a list of points, two or more for each cell between the cuts and beyond them")
+        raise InvalidInput("spans must be lists of points, one for each cell between the cuts and beyond them")
     spread = tuple(tuple(_finite("a point of a span", point) for point in points) for points in listed)
     for (low, high), points in zip(cells, spread, strict=True):
         if not (low <= points[0] < high and points[-1] <= high and list(points) == sorted(points)):
