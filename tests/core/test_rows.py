@@ -193,6 +193,7 @@ def test_without_pandas_and_polars_models_of_ours_get_arrow_tables(no_frame_libr
     form = FrameFormat.of(table)
     rows = form.read(table)
     assert form.library == "pyarrow"
+    assert join_rows([rows, take_rows(rows, [0])])["b"].to_pylist() == ["x", None, "y", "x"]
     assert FrameFormat.from_document(json.loads(json.dumps(form.to_document()))) == form
     assert take_rows(rows, [2, 1])["b"].to_pylist() == ["y", None]
     assert query_digests(rows) == query_digests(FrameFormat("pandas", form.columns, form.kinds).read(table))

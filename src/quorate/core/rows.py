@@ -91,7 +91,9 @@ def join_rows(parts: Sequence[Any]) -> Any:
         return np.concatenate(parts) if parts else np.empty((0, 0))
     library = type(parts[0]).__module__.partition(".")[0]
     frames = importlib.import_module(library)
-    return frames.concat(parts, ignore_index=True) if library == "pandas" else frames.concat(parts)
+    if library == "pandas":
+        return frames.concat(parts, ignore_index=True)
+    return frames.concat_tables(parts) if library == "pyarrow" else frames.concat(parts)
 
 
 def query_digests(X: Any) -> list[bytes]:

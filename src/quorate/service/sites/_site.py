@@ -61,7 +61,7 @@ class Site:
     >>> site = Site(quorate.load(quorate.save(classifier, f"{folder.name}/north")), name="north")
     >>> site.about().teachers, site.about().labels
     (40, [0, 1])
-    >>> mechanism = {"name": "NoisyMax", "teachers": 400, "classes": 2, "scale": 30.0}  # of all sites together
+    >>> mechanism = {"kind": "NoisyMax", "teachers": 400, "classes": 2, "scale": 30.0}  # of all sites together
     >>> declaration = Declaration(mechanism, ["north", "south"], "counts")
     >>> before = site.payable(declaration)
     >>> reply = site.ballots(Batch.of("0123456789abcdef" * 2, declaration, np.array([[1.0], [0.0]])))
