@@ -3,6 +3,7 @@
 import json
 import pickle
 from fractions import Fraction
+from types import SimpleNamespace
 
 import numpy as np
 import pandas
@@ -230,6 +231,42 @@ def test_correlated_columns_do_not_make_a_fit_diverge():
 
 
 @pytest.mark.usefixtures("taped")
+def test_nearly_equal_columns_reach_what_one_of_them_would():
+    """Made rows put them on different sides of jumps once, and each of 40 such fits ended at the constant."""
+    generator = np.random.default_rng(0)
+    shared = generator.normal(size=(12_000, 1))
+    X = np.sqrt(0.999) * shared + np.sqrt(0.001) * generator.normal(size=(12_000, 12))
+    y = shared[:, 0] + 0.6 * generator.normal(size=12_000)  # .73 is all there is to know
+    model = PrivateLinearRegression(bounds=(-5, 5), columns=AdditiveColumns(declared=[(-4, 4)] * 12))
+    assert model.fit(X[:8000], y[:8000]).score(X[8000:], y[8000:]) > 0.66
+
+
+def test_a_shortened_step_stretches_columns_and_leaves_the_intercept():
+    generator = np.random.default_rng(0)
+    run = object.__new__(engine._Run)
+    run.family, run.private = Gaussian(0.1), sums(np.zeros((10_000, 2)))
+    columns = generator.normal(size=(2000, 2))
+    run.sample = np.hstack([np.ones((2000, 1)), columns - columns.mean(axis=0)])
+    start, end = np.array([0.3, 0.0, 0.0]), np.array([0.5, 0.4, 0.0])
+    output = engine._Output.before(start, np.ones(3))
+    output.start, output.belief = start, Belief(end, np.eye(3))
+    plan = Measurement(end, np.eye(3), 100.0, np.eye(3))
+    back = -3 * (end - start) * (run.sample**2).mean(axis=0)  # the curvature was four times as large
+    run._shorten_step(output, back, 1e-4, plan)
+    assert np.allclose(output.belief.weights, start + (end - start) / 4, atol=0.01)
+    assert (run.sample[:, 0] == 1).all()
+    assert np.abs(run.sample[:, 1:].mean(axis=0)).max() < 1e-9
+    assert 3.8 < run.sample[:, 1].var() / columns[:, 0].var() < 4.2
+
+
+def test_a_first_step_expects_no_more_of_many_columns_than_targets_vary():
+    points = np.random.default_rng(0).uniform(size=(500, 300))
+    means = SimpleNamespace(family=Gaussian(0.1), spread_doubt=0.0)
+    problem = SimpleNamespace(variance=0.25, together=np.zeros(300, dtype=int))
+    run = engine._Run(problem, None, None, means=means, points=points, error=0.3, relearn=True)
+    assert run._usual()[1:] @ points.var(axis=0) == pytest.approx(30 * 0.1**2)
+
+
 def test_constant_columns_do_not_hide_how_the_others_go_together():
     """Where a score of noise had the variance of the others, each fit was the constant."""
     generator = np.random.default_rng(0)
