@@ -182,7 +182,7 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
         one_each = groups is None
         self.unit_ = "row" if one_each else "person"
         sizes = {"units": number, "epsilon": self.epsilon, "outputs": problem["outputs"]}
-        firsts = first_rows(None if one_each else units)
+        firsts = None if one_each else first_rows(units)
         noisy = None
         if columns is None:
             noisy, columns = self._learn_columns(rows, firsts, number, problem["outputs"])
