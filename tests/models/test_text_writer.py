@@ -1,11 +1,15 @@
 """Private texts: the exact law of a token, what one text moves, and what a restart keeps."""
 
+import contextlib
+import copy
 import itertools
 import math
 import os
+import pickle
 import subprocess
 import sys
 import textwrap
+import threading
 from fractions import Fraction
 
 import numpy as np
@@ -129,7 +133,8 @@ def test_private_texts_show_and_their_cost_is_known_before():
         made.write(1)
     assert made.texts_ == texts
     assert 0 <= made.free_share_ <= 1
-    assert "(8, 1e-06)-differentially private" in made.claim_
+    made.epsilon = 0.1  # not what was paid
+    assert made.claim_ == "(8, 1e-06)-differentially private under replacement of one text"
     [release] = made.claim_part()["releases"][:1]
     assert release["mechanism"] == "exponential"
 
@@ -173,6 +178,49 @@ def test_a_restart_keeps_the_deal_the_budget_and_the_texts_and_loses_a_text_that
         writer().fit([*TEXTS[:-1], "another"], folder=tmp_path / "notes")
 
 
+def test_a_writer_whose_fit_failed_writes_nothing_under_other_settings(tmp_path):
+    made = writer().fit(TEXTS)
+    made.write(1)  # pays for a round
+    made.clip = 4.0
+    (tmp_path / "file").touch()
+    with pytest.raises(FileExistsError):
+        made.fit(TEXTS, folder=tmp_path / "file")
+    with pytest.raises(WrongProcess):
+        made.write(1)
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_writer_cannot_be_copied(copied):
+    with pytest.raises(TypeError, match="cannot be copied or pickled"):
+        copied(writer().fit(TEXTS))
+
+
+class LatePlan:
+    """The plan of a writer, for which two threads wait that have read the number of a text."""
+
+    def __init__(self, plan):
+        self.plan, self.both = plan, threading.Barrier(2)
+
+    def __getattr__(self, name):
+        if name == "batches":
+            with contextlib.suppress(threading.BrokenBarrierError):
+                self.both.wait(timeout=0.5)
+        return getattr(self.plan, name)
+
+
+def test_threads_never_begin_the_same_text(monkeypatch):
+    made = writer().fit(TEXTS)
+    made.write(1)
+    monkeypatch.setattr(made, "plan_", LatePlan(made.plan_))
+    monkeypatch.setattr(made, "_written", lambda rows: "")
+    threads = [threading.Thread(target=made._write_next) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(line[1] for line in made._journal.lines() if line[0] == "begun") == [0, 1, 2]
+
+
 def test_a_killed_process_gives_nothing_back(tmp_path):
     program = f"""
         import os, sys
@@ -202,6 +250,8 @@ def test_plans_and_settings_are_checked():
         PrivateWriter.plan(records=5000, batch=2, epsilon=0.1)
     with pytest.raises(InvalidInput, match="free_share must be"):
         PrivateWriter.plan(records=5000, free_share=1.5)
+    with pytest.raises(InvalidInput, match="clip is too large"):  # sums of 64 bits would overflow
+        PrivateWriter.plan(records=5000, batch=4097, clip=2.0**39, temperature=2.0**41)
     with pytest.raises(InvalidInput, match="shown must have"):
         PrivateWriter.plan(records=5000, shown="Text")
 

@@ -76,11 +76,11 @@ class Claim:
 
 
 def replaced(unit: str) -> str:
-    """Return the text of the replacement of one unit: "row", "person" or "teacher".
+    """Return the text of the replacement of one unit: "row", "text", "person" or "teacher".
 
     The unit "teacher" is for teachers that the user fitted; only the user knows the records of each.
     """
-    units = {"row": "one row", "teacher": "all that one teacher has learned from"}
+    units = {"row": "one row", "text": "one text", "teacher": "all that one teacher has learned from"}
     return units.get(unit, "all rows of one person")
 
 

@@ -10,13 +10,14 @@ import hashlib
 import json
 import math
 import os
+import threading
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from inspect import signature
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, NoReturn, Protocol, Self
 
 import numpy as np
 
@@ -38,6 +39,7 @@ _GRID = 2**12  # steps of a log probability
 _LOWEST = 40.0  # below the likeliest token: no candidate counts as less likely
 _DEAL, _LEDGER, _TEXTS, _LOCK = "deal.json", "ledger.sqlite", "texts.jsonl", "lock"
 _BEGUN = "begun"
+_LARGEST = 2**52  # score
 
 
 class Continuation(Protocol):
@@ -197,6 +199,8 @@ class PrivateWriter:
         private_tokens = max(1, math.ceil(tokens * (1 - self.free_share)))
         check_rate("sure", self.sure)
         clip = max(1, math.floor(_GRID * check_positive("clip", self.clip)))
+        if batch * (clip + _GRID * _LOWEST) > _LARGEST:
+            raise InvalidInput(f"clip is too large for sums of {batch} differences, got {self.clip!r}; lower clip")
         steps = Fraction(4 * clip, batch * _GRID) / Fraction(check_positive("temperature", self.temperature))
         choice = ExponentialChoice(epsilon=float(steps), sensitivity=2 * clip)  # proof: step 6
         budget = Budget(epsilon=self.epsilon, delta=self.delta, slack=0.0, renyi=choice.renyi)
@@ -213,8 +217,7 @@ class PrivateWriter:
         same settings and texts that is fitted with the same folder goes on with all three, once the one before is
         closed: one writer at a time.
         """
-        self.close()
-        self._process = process_identity()
+        self.close()  # until all is set: with new settings an old round would not be paid for
         self.plan_, budget = self.plan_and_budget(len(texts))
         self._texts = list(texts)
         plain = {name: getattr(self, name) for name in signature(type(self)).parameters if name != "model"}
@@ -224,10 +227,15 @@ class PrivateWriter:
         if folder is None:
             self._deal, self.budget_, self._journal = _deal(len(texts), self.plan_), budget, Journal()
         else:
-            self._continue(Path(folder), budget, seen.hexdigest())
+            try:
+                self._continue(Path(folder), budget, seen.hexdigest())
+            except BaseException:
+                self.close()
+                raise
         lines = [tuple(line) for line in self._journal.lines()]
         self._next = max((line[1] + 1 for line in lines if line[0] == _BEGUN), default=0)
         self.free_, self.drawn_ = 0, 0
+        self._turn, self._process = threading.Lock(), process_identity()
         return self
 
     def _continue(self, folder: Path, budget: Budget, fingerprint: str) -> None:
@@ -238,7 +246,6 @@ class PrivateWriter:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # proof: step 7
         except OSError:
-            self.close()
             raise InvalidInput("folder is in use by another writer; close that one first") from None
         if not (folder / _DEAL).exists():
             deal = [batch.tolist() for batch in _deal(len(self._texts), self.plan_)]
@@ -246,7 +253,6 @@ class PrivateWriter:
             write_new(folder / _DEAL, json.dumps({"fingerprint": fingerprint, "deal": deal}).encode(), synced=True)
         kept = json.loads((folder / _DEAL).read_bytes())
         if kept["fingerprint"] != fingerprint:
-            self.close()
             raise InvalidInput("folder must be new, or one that was made with these texts and settings; name another")
         self._deal = [np.array(batch, dtype=np.int64) for batch in kept["deal"]]  # proof: step 5
         self._ledger = Ledger.open(folder / _LEDGER, fingerprint=fingerprint)
@@ -277,21 +283,25 @@ class PrivateWriter:
 
     def _write_next(self) -> str:
         """Charge for a round if this is its first text, and write a text. A text that is interrupted is lost."""
-        number, batch = self._next, self._next % self.plan_.batches
-        if batch == 0:
-            described = self.plan_.choice.describe(uses=self.plan_.private_tokens)
-            self.budget_.spend(self._round_cost(), releases=[described])  # proof: step 7: charge, then draw
-        self._next += 1
-        self._journal.add([(_BEGUN, number)])  # proof: step 7
+        with self._turn:  # another thread would begin the same text: proof: step 7
+            number, batch = self._next, self._next % self.plan_.batches
+            if batch == 0:
+                described = self.plan_.choice.describe(uses=self.plan_.private_tokens)
+                self.budget_.spend(self._round_cost(), releases=[described])  # proof: step 7: charge, then draw
+            self._next += 1
+            self._journal.add([(_BEGUN, number)])  # proof: step 7
         text = self._written(self._deal[batch])
         self._journal.add([("text", number, text)])
         return text
 
     def close(self) -> None:
         """Let another writer go on with the folder. This one writes no more."""
+        self._process = (0, 0)
         if (unlock := self.__dict__.pop("_unlock", None)) is not None:
-            self._process = (0, 0)
             unlock()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a PrivateWriter cannot be copied or pickled: a copy would write a round that is paid for once")
 
     @property
     def texts_(self) -> list[str]:
@@ -306,7 +316,7 @@ class PrivateWriter:
     @property
     def claim_(self) -> str:
         """The guarantee, in one sentence."""
-        return str(Claim(float(self.epsilon), float(self.delta), unit=replaced("text")))
+        return str(Claim(self.budget_.epsilon, self.budget_.delta, unit=replaced("text")))
 
     def claim_part(self) -> Node:
         """Return all choices so far as a tree of integers."""
