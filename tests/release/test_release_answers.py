@@ -137,6 +137,9 @@ def test_more_columns_than_were_measured_are_read_off_the_fitted_table_with_a_wa
     assert (beyond["low"], beyond["error"]) == (0.0, None)
     assert true <= beyond["high"] <= 0.4
     assert [first["query"], last["query"]] == ["sex = f", "sex = m"]
+    with pytest.warns(UserWarning, match="3 columns"):
+        [banded] = release.answer([asked], band=0.999).to_pylist()
+    assert banded["high"] > beyond["high"]  # holds together with all other answers
     plain = QueryRelease(Workload.marginals(1), columns=COLUMNS, engine="plain").fit(people(500))
     with pytest.raises(InvalidInput, match="no fitted table"):
         plain.answer([{"sex": "f", "age": 3}])

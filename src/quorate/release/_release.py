@@ -297,7 +297,7 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
         names, bars = self._answer_measured(measured, band)
         for index, request in beyond.items():
             names.insert(index, self.domain_.name_request(request))
-            joint = self._answer_beyond(request)
+            joint = self._answer_beyond(request, band)
             bars = {name: np.insert(values, index, joint[name]) for name, values in bars.items()}
         keys = dict.fromkeys(key for name in names for key in name)  # the keys of all rows, in order
         columns: dict[str, Any] = {key: [name.get(key) for name in names] for key in keys}
@@ -320,7 +320,7 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
             name_between(names, self.domain_, moved)
         return names, bars
 
-    def _answer_beyond(self, request: Mapping[str, Any]) -> dict[str, float]:
+    def _answer_beyond(self, request: Mapping[str, Any], band: float | None) -> dict[str, float]:
         """Return the figures of a request of more columns than were measured together, read off the fitted table.
 
         Its share is at most that of any of its parts, which bounds it; the fitted table has no other error bars.
@@ -338,7 +338,8 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
         codes, parts = self.domain_.beyond(request) or ({}, [])
         columns = sorted(codes)
         table = model.table(columns).reshape([model.sizes[column] for column in columns])
-        high = float(self.bars(*self.domain_.find_sums(parts), times=2.0 * len(parts))["high"].min())
+        times = 1.0 if band is not None else 2.0 * len(parts)  # ends of a band hold together as they are
+        high = float(self.bars(*self.domain_.find_sums(parts), band=band, times=times)["high"].min())
         answer = float(table[np.ix_(*(codes[column] for column in columns))].sum())
         return {"answer": min(answer, high), "error": math.nan, "low": 0.0, "high": high}
 
