@@ -101,11 +101,28 @@ def test_a_function_is_asked_row_by_row_and_its_failures_are_missing_log_odds(tm
         save(model, tmp_path / "model")
 
 
+def test_an_offset_that_nobody_has_stays_a_straight_line_of_log_odds():
+    """Cuts of the other columns are learned; the noise hides the offset, whose weights stay in place."""
+    X, _, y = table(2000)
+    columns = AdditiveColumns(declared=[(-3, 3)] * COLUMNS)
+    with entropy_tape(3):
+        model = PrivateLogisticRegression(classes=[0, 1], columns=columns, offset=lambda _: np.nan).fit(X, y)
+    offset = model.columns_.blocks_[-1]
+    assert offset.line == (-10.0, 10.0)
+    assert len(offset.cuts) == 6
+    shares, _ = model.columns_.known_shares()
+    assert np.isclose(shares[-7:].sum(), 1.0), "each row is at one cut or has no log odds"
+
+
 def test_offsets_that_are_no_column_or_have_several_classes_are_refused():
-    X, odds, y = table(100)
+    X, odds, y = table(800)
     matrix = with_odds(X, odds)
     with pytest.raises(InvalidInput, match="offset must be a column of X"):
         PrivateLogisticRegression(classes=[0, 1], offset="odds").fit(matrix, y, public=matrix)
+    learning = PrivateLogisticRegression(epsilon=99.0, classes=[0, 1], offset=COLUMNS + 1, columns="learned")
+    with pytest.raises(InvalidInput, match="offset must be a column of X"):
+        learning.fit(matrix, y)
+    assert not hasattr(learning, "schema_"), "it is refused before anything is released"
     with pytest.raises(InvalidInput, match="one of two classes"):
         PrivateLogisticRegression(classes=range(3), offset=0).fit(matrix, y, public=matrix)
     with pytest.raises(InvalidInput, match="dense matrix"):

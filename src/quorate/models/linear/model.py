@@ -178,6 +178,8 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
         known = None if public is None else self._public_rows(public, wide)
         rows = self._private_rows(X, known, wide)
         check_consistent_length(rows, targets)
+        if self.offset is not None and not callable(self.offset) and self.offset not in names_of(rows):
+            raise InvalidInput(f"offset must be a column of X or a function of its rows, got {self.offset!r}")
         units, number = unit_numbers(rows.shape[0], groups)
         one_each = groups is None
         self.unit_ = "row" if one_each else "person"
@@ -359,8 +361,6 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
         """Return the weights that make log odds of the columns, the intercept first. A missing offset is 0."""
         names = self.columns_.names_
         name = len(names) - 1 if callable(self.offset) else self.offset
-        if name not in names:
-            raise InvalidInput(f"offset must be a column of X or a function of its rows, got {self.offset!r}")
         ends = np.cumsum([1, *(len(block.names) for block in self.columns_.blocks_[: names.index(name) + 1])])
         weights = np.zeros(1 + sum(int(values.shape[1]) for values in self.columns_.atoms()))
         weights[[0, ends[-2], ends[-1] - 1]] = -_MOST_LOG_ODDS, 2 * _MOST_LOG_ODDS, _MOST_LOG_ODDS

@@ -117,10 +117,14 @@ def count_categories(
 
 
 def _cut_block(block: Ramps, line: NumberMarginal, units: int) -> tuple[Ramps, ColumnMarginal]:
-    """Return a block with the cuts of a marginal, and the marginal; a straight line where noise hid all values."""
+    """Return a block with the cuts of a marginal, and the marginal.
+
+    Where noise hid all values, ends keep a straight line alone, and declared cuts stay as they are.
+    """
     if len(line.cuts) < 2:
-        missing = min(max(line.missing, 0.0), float(units))
-        return replace(block, line=None), ColumnMarginal((0.0, units - missing, 0.0), missing, line.scale)
+        missing, cells = min(max(line.missing, 0.0), float(units)), len(block.cuts) - 1
+        even = ColumnMarginal((0.0, *[(units - missing) / cells] * cells, 0.0), missing, line.scale)
+        return replace(block, line=None) if block.has_ends_alone else block, even
     marginal = ColumnMarginal(line.counts, max(line.missing, 0.0), line.scale, line.means)
     gaps = block.missing or marginal.missing > _CLEAR_GAPS * line.scale
     ends = (line.cuts[0], line.cuts[-1]) if len(line.cuts) > 2 else None
