@@ -4,6 +4,8 @@ False alarms: every game here is played at a confidence of 1 - 1e-9, and there a
 run in 10**7 at most would flag a sound claim; the seeds are fixed, so that a run repeats the one before it.
 """
 
+from dataclasses import fields
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -195,7 +197,7 @@ def test_a_false_claim_falls():
 
 def test_a_run_without_threshold_noise_falls():
     sound = make_target("stability")
-    broken = ForgetsTheThreshold(**{name: getattr(sound, name) for name in sound.__dataclass_fields__})
+    broken = ForgetsTheThreshold(**{field.name: getattr(sound, field.name) for field in fields(sound)})
     assert not audit_votes(sound, plays=100_000).violated
     verdict = audit_votes(broken, plays=100_000)
     assert verdict.lower_bound > verdict.claim[0]
