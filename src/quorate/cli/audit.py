@@ -1,6 +1,6 @@
 """`quorate audit`: attack the claims, replay the predictors, and report how close the attacks came."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -58,15 +58,7 @@ def audit(
         "replays": {name: partial(targets.run_replay, name) for name in replayed},
         "charges": {name: partial(runs.compare_run, name) for name in played},
     }
-    findings: _Findings = {kind: {} for kind in runs_by_kind}
-    count = sum(map(len, runs_by_kind.values()))
-    with progress("attacking the claims"):
-        for kind, named_runs in runs_by_kind.items():
-            for name, run in named_runs.items():
-                number = 1 + sum(map(len, findings.values()))
-                show_step(f"attacking {name.replace('_', ' ')}, {number} of {count}")
-                with hidden_progress():
-                    findings[kind][name] = run()
+    findings = _attack_all(runs_by_kind)
     show(_as_dict(findings), lambda: _show(findings), as_json=json)
     replays = _sentences(findings)
     if report is not None:
@@ -76,6 +68,20 @@ def audit(
         write_report(AuditReport(verdicts=tuple(findings["verdicts"].values()), replays=replays), report)
     broken = any(verdict.violated for verdict in findings["verdicts"].values())
     return int(broken or not all(is_sound for _, _, is_sound in replays))
+
+
+def _attack_all(runs_by_kind: Mapping[str, Mapping[str, Callable[[], Any]]]) -> _Findings:
+    """Run every attack, replay and comparison, and show how far it is."""
+    findings: _Findings = {kind: {} for kind in runs_by_kind}
+    count = sum(map(len, runs_by_kind.values()))
+    with progress("attacking the claims"):
+        for kind, named_runs in runs_by_kind.items():
+            for name, run in named_runs.items():
+                number = 1 + sum(map(len, findings.values()))
+                show_step(f"attacking {name.replace('_', ' ')}, {number} of {count}")
+                with hidden_progress():
+                    findings[kind][name] = run()
+    return findings
 
 
 def _audit_one_fit(names: Sequence[str], canaries: int, json: bool) -> int:

@@ -175,10 +175,7 @@ def read_data(
     """
     names = split_list(tables.label)
     are_flags = several and not number and len(names) > 1
-    if number and (len(names) != 1 or tables.classes or tables.read_classes):
-        raise InvalidInput("a number to predict takes one --label, a column of numbers, and no classes")
-    if are_flags and tables.read_classes:
-        raise InvalidInput("--read-classes takes one --label that is a class")
+    _check_label_options(tables, names, number=number, are_flags=are_flags)
     targets = names if number or are_flags else []
     records, public, schema = _read_features(tables, targets=targets, leave_ids=leave_ids, is_learned=is_learned)
     if number:
@@ -189,6 +186,14 @@ def read_data(
     label = check_label(schema)
     classes = None if tables.read_classes else list(label.classes)
     return Data(records, public, schema, label.column, schema.labels(records), classes)
+
+
+def _check_label_options(tables: Tables, names: Sequence[str], *, number: bool, are_flags: bool) -> None:
+    """Refuse classes for a number to predict, and classes read from the records for several flags."""
+    if number and (len(names) != 1 or tables.classes or tables.read_classes):
+        raise InvalidInput("a number to predict takes one --label, a column of numbers, and no classes")
+    if are_flags and tables.read_classes:
+        raise InvalidInput("--read-classes takes one --label that is a class")
 
 
 def _read_flags(tables: Tables, records: Any, schema: Schema, names: Sequence[str]) -> Any:

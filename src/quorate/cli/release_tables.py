@@ -147,11 +147,17 @@ def ask_release(
         if out is None:
             raise InvalidInput("--out FILE.csv says where to write the synthetic records")
         write_synthetic(release, out, synthetic, names_in(folder))
-        show_bill(f"Synthetic records in {out}", {"rows": synthetic, "out": str(out)}, as_json=as_json)
-        return 0
+        return show_bill(f"Synthetic records in {out}", {"rows": synthetic, "out": str(out)}, as_json=as_json)
     if quantiles is not None:
         write_or_print(json.dumps(release.quantiles(quantiles).to_dict()) + "\n", out)
         return 0
+    return _show_answers(release, texts, reading, out=out, as_json=as_json)
+
+
+def _show_answers(
+    release: Any, texts: Sequence[str], reading: Mapping[str, Any], *, out: Path | None, as_json: bool
+) -> int:
+    """Print the answers of a published release, or write them to a table."""
     if out is not None:
         check_table_name(out)
     table, rows = _find_answers(release, texts, reading)

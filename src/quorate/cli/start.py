@@ -1,7 +1,7 @@
 """`quorate start`: some questions, a plan, and the script and commands that follow it."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -36,6 +36,10 @@ _QUESTIONS = {  # text, and default: by the option that answers it
     "total": ("Totals of which columns of numbers, by group? Names, separated by commas, or none.", "none"),
     "mean": ("Means of which columns, by group? Names, or none.", "none"),
     "median": ("Medians of which columns, by group? Names, or none.", "none"),
+}
+_QUESTIONS_BY_GOAL = {
+    "model": ("label", "groups", "queries", "abstain", "public"),
+    "tables": ("groups", "by", "total", "mean", "median"),
 }
 
 
@@ -96,14 +100,12 @@ def start(
     names = records.column_names
     check_column_names(records, leave_out=source.leave_out)
     declared = None if schema is None else Schema.load(schema)
-    if declared is not None:  # it names label and people, unless the owner names others
-        label = None if declared.label is None else declared.label.column
-        source = replace(source, label=source.label or label, groups=source.groups or declared.groups)
+    source = _follow_schema(source, declared)
     is_asked = sys.stdin.isatty() and not json
     if is_asked:
         print(f"{records.num_rows:,} rows; the columns are {', '.join(names)}.\n")
     options = {
-        "goal": goal,
+        "goal": goal or _implied_goal(measures.by, source.label, is_asked=is_asked),
         "label": source.label,
         "groups": source.groups,
         "queries": queries,
@@ -111,14 +113,10 @@ def start(
         "public": "none" if schema is not None and public is None else public,
         **asdict(measures),
     }
-    if goal is None and (measures.by is not None or source.label is not None or not is_asked):
-        options["goal"] = "model" if measures.by is None else "tables"
     goal = _answer("goal", options, names, is_asked=is_asked)
-    wanted = ("by", "total", "mean", "median") if goal == "tables" else ("label", "queries", "abstain", "public")
-    questions = sorted(("groups", *wanted), key=[*_QUESTIONS].index)
     answers = {
         name: _answer(name, options, names, is_asked=is_asked, number=f"{number}. ")
-        for number, name in enumerate(questions, start=1)
+        for number, name in enumerate(_QUESTIONS_BY_GOAL[goal], start=1)
     }
     source = replace(source, groups=answers.pop("groups"), label=answers.get("label", source.label))
     facts: dict[str, Any] = {"records": records, "source": source, "schema": schema, "out": out}
@@ -126,10 +124,23 @@ def start(
     if goal == "tables":
         return _finish(TablesJob(**facts, by=answers.pop("by"), measures=answers), run=run, as_json=json)
     check_apart(source.table, answers["public"])
-    labels, is_declared = list(classes), True
-    if not labels:
-        labels, is_declared = find_classes(records, answers["label"], declared)
+    labels, is_declared = (list(classes), True) if classes else find_classes(records, answers["label"], declared)
     return _finish(ModelJob(**facts, **answers, classes=labels, is_declared=is_declared), run=run, as_json=json)
+
+
+def _follow_schema(source: TableFile, declared: Schema | None) -> TableFile:
+    """Return the table with the label and the people of a schema, unless the owner names others."""
+    if declared is None:
+        return source
+    label = None if declared.label is None else declared.label.column
+    return replace(source, label=source.label or label, groups=source.groups or declared.groups)
+
+
+def _implied_goal(by: Sequence[str] | None, label: str | None, *, is_asked: bool) -> str | None:
+    """Return the goal that other options imply, or "model" if nobody can be asked; None leaves the question open."""
+    if by is not None:
+        return "tables"
+    return None if label is None and is_asked else "model"
 
 
 def _finish(job: Job, *, run: bool, as_json: bool) -> int:
@@ -171,25 +182,47 @@ def _answer(name: str, options: Mapping[str, Any], columns: Sequence[str], *, is
 
 def _parse(name: str, text: str, columns: Sequence[str]) -> Any:
     """Return an answer as a value: "none" is no column or file, and "any" no number."""
-    if name == "goal":
-        check_choice(name, text, ("model", "tables"))
-        return text
-    if name == "abstain":
-        if text.lower() not in ("y", "yes", "n", "no"):
-            raise InvalidInput("answer yes or no")
-        return text.lower() in ("y", "yes")
-    if name == "queries":
-        digits = text.replace(",", "")
-        if text != "any" and not digits.isdecimal():
-            raise InvalidInput(f"a whole number is needed, or any, not {text!r}")
-        return None if text == "any" else check_count(name, int(digits))
-    if name == "public":
-        if text != "none" and not Path(text).is_file():
-            raise InvalidInput(f"there is no file {text}")
-        return None if text == "none" else Path(text)
-    is_one = name in ("label", "groups")
-    wanted = [] if text == "none" else [text] if is_one else split_list(text)
-    for column in wanted:
-        if column not in columns and (is_one or column.rpartition(":")[0] not in columns):
+    if name in _PARSERS:
+        return _PARSERS[name](text)
+    is_single = name in ("label", "groups")
+    named = [] if text == "none" else [text] if is_single else split_list(text)
+    for column in named:
+        if column not in columns and (is_single or column.rpartition(":")[0] not in columns):
             raise InvalidInput(f"there is no column {column!r}; the columns are {', '.join(columns)}")
-    return next(iter(wanted), None) if is_one else wanted
+    return next(iter(named), None) if is_single else named
+
+
+def _parse_goal(text: str) -> str:
+    check_choice("goal", text, ("model", "tables"))
+    return text
+
+
+def _parse_abstain(text: str) -> bool:
+    if text.lower() not in ("y", "yes", "n", "no"):
+        raise InvalidInput("answer yes or no")
+    return text.lower() in ("y", "yes")
+
+
+def _parse_queries(text: str) -> int | None:
+    if text == "any":
+        return None
+    digits = text.replace(",", "")
+    if not digits.isdecimal():
+        raise InvalidInput(f"a whole number is needed, or any, not {text!r}")
+    return check_count("queries", int(digits))
+
+
+def _parse_public(text: str) -> Path | None:
+    if text == "none":
+        return None
+    if not Path(text).is_file():
+        raise InvalidInput(f"there is no file {text}")
+    return Path(text)
+
+
+_PARSERS: dict[str, Callable[[str], Any]] = {  # of the questions that do not name columns
+    "goal": _parse_goal,
+    "abstain": _parse_abstain,
+    "queries": _parse_queries,
+    "public": _parse_public,
+}

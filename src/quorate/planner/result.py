@@ -1,7 +1,7 @@
 """The result of every planner: whether a plan is feasible, its settings, its forecast, and changes that would help."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
@@ -157,10 +157,8 @@ class Plan:
             chosen = Candidate(*(getattr(self, part.name) for part in fields(Candidate)))
             compared = {"Aggregators": (chosen, *self.candidates), **compared}
         for title, entries in compared.items():
-            names = [part.name for part in fields(entries[0]) if part.name not in _NOT_TABLED] if entries else []
-            names = [name for name in names if any(getattr(entry, name) is not None for entry in entries)]
-            if names:
-                yield title, [{name.replace("_", " "): getattr(entry, name) for name in names} for entry in entries]
+            if rows := _rows_of(entries):
+                yield title, rows
 
     def remarks(self) -> Iterator[str]:
         """Yield the reasons of the methods, the assumptions and the published bounds as sentences."""
@@ -214,3 +212,10 @@ def to_json_values(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
+
+
+def _rows_of(entries: Sequence[Any]) -> list[dict[str, Any]]:
+    """Return a row for each of these dataclasses, without columns that are empty in all of them."""
+    names = [part.name for part in fields(entries[0]) if part.name not in _NOT_TABLED] if entries else []
+    names = [name for name in names if any(getattr(entry, name) is not None for entry in entries)]
+    return [{name.replace("_", " "): getattr(entry, name) for name in names} for entry in entries] if names else []

@@ -80,6 +80,9 @@ class Card:
         """Return the entry for the registry of deployments, of tier 3: a draft until the registry has looked at it."""
         facts, owner, is_release = self.facts, self.owner, self.facts["kind"] in _RELEASES
         is_published = facts["access"] == "published"
+        updates = ("Static", "The records of one fit.")
+        if "growing" in facts["kind"]:
+            updates = ("Dynamic", "All updates share one budget.")
         parameters = {name: self.claim[name] for name in ("epsilon", "delta") if isinstance(self.claim[name], float)}
         sector = {known.lower(): known for known in _SECTORS}.get(owner["sector"].lower())
         slug = "-".join(re.findall(r"\w+", f"{owner['name']} {owner['curator']} {facts['written'][:4]}".lower()))
@@ -115,10 +118,8 @@ class Card:
                     "actors": f"Curator: {owner['curator']}. {self._readers()}",
                     "release_type": "One release" if is_published else "Many releases",
                     "release_type_details": "One budget covers all of it, and is never refilled.",
-                    "data_source_type": "Dynamic" if "growing" in facts["kind"] else "Static",
-                    "data_source_type_details": "All updates share one budget."
-                    if "growing" in facts["kind"]
-                    else "The records of one fit.",
+                    "data_source_type": updates[0],
+                    "data_source_type_details": updates[1],
                     "access_type": "Non-interactive" if is_published else "Interactive",
                     "access_type_details": self._readers(),
                 },

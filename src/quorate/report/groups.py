@@ -107,14 +107,13 @@ def _noise_map(groups: Groups, by: Sequence[str]) -> NoiseMap | None:
     """Return the map of groups by two columns or more, None where bars and lines say it; dates are its columns."""
     if len(by) < 2:
         return None
-    times = [place for place, name in enumerate(by) if name.endswith(_PARTS)]
-    across = (times or [len(by) - 1])[0]
+    across = next((position for position, name in enumerate(by) if name.endswith(_PARTS)), len(by) - 1)
     columns = sorted({names[across] for names in groups})
     cells: dict[str, dict[str, tuple[int, str]]] = {}
     for names, rows in groups.items():
         readable = sum(not row["note"] for row in rows)
         shade = round(_SHADES * readable / len(rows))
-        name = ", ".join(text for place, text in enumerate(names) if place != across)
+        name = ", ".join([*names[:across], *names[across + 1 :]])
         cells.setdefault(name, {})[names[across]] = shade, str(readable)
     shown = {name: [row.get(column, (0, "")) for column in columns] for name, row in [*cells.items()][:_TABLE_ROWS]}
     return NoiseMap(max(map(len, groups.values())), columns, shown) if len(columns) <= _MAP_COLUMNS else None

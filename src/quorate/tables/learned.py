@@ -306,8 +306,7 @@ def learn_columns(
         name: CutTree(units, is_whole=winners[name] == "whole", is_date=winners[name] == "date", most_cells=most_cells)
         for name in numbers
     }
-    values = {name: _numbers_of(columns[name], winners[name], reading) for name in numbers}
-    learned |= _learn_numbers(trees, values, purse, 1 - kinds_part - texts_part)
+    learned |= _learn_numbers(columns, trees, purse, 1 - kinds_part - texts_part, reading)
     kinds |= {name: kind for name, (kind, _) in learned.items()}
     ordered = {name: kinds[name] for name in columns if name in kinds}
     marginals = {name: marginal for name, (_, marginal) in learned.items()}
@@ -365,19 +364,19 @@ def _learn_texts(
     return learned
 
 
-def _numbers_of(column: pa.Array, winner: str, reading: Reading) -> Floats:
-    return read_moments(column, _DATE_UNIT, reading) if winner == "date" else read_numbers(column, reading)
-
-
 def _learn_numbers(
-    trees: Mapping[str, CutTree], values: Mapping[str, Floats], purse: Purse, part: float
+    columns: Mapping[str, pa.Array], trees: Mapping[str, CutTree], purse: Purse, part: float, reading: Reading
 ) -> dict[str, tuple[Kind, ColumnMarginal]]:
-    """Return ranges and cuts of columns of numbers and dates; a column that the noise hides is left out."""
+    """Return ranges and cuts of the columns with trees, numbers and dates; one that the noise hides is left out."""
 
     def draw(counts: Integers, *, squared_sensitivity: int) -> tuple[Floats, float]:
         return purse.release(counts, squared_sensitivity=squared_sensitivity, part=part / STAGES)  # proof: step 3
 
-    grow_trees(list(trees.values()), [values[name] for name in trees], draw)
+    values = [
+        read_moments(columns[name], _DATE_UNIT, reading) if tree.is_date else read_numbers(columns[name], reading)
+        for name, tree in trees.items()
+    ]
+    grow_trees(list(trees.values()), values, draw)
     learned: dict[str, tuple[Kind, ColumnMarginal]] = {}
     for name, tree in trees.items():
         line = tree.marginal()

@@ -183,23 +183,9 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
         units, number = unit_numbers(rows.shape[0], groups)
         one_each = groups is None
         self.unit_ = "row" if one_each else "person"
-        sizes = {"units": number, "epsilon": self.epsilon, "outputs": problem["outputs"]}
         firsts = None if one_each else first_rows(units)
-        noisy = None
-        if columns is None:
-            noisy, columns = self._learn_columns(rows, firsts, number, problem["outputs"])
-        columns = self._declare_offset(columns, rows.shape[1])
-        self.columns_ = columns.fit(known, **sizes)
-        self.form_ = self._form(X, rows)
-        if known is None and isinstance(columns, AdditiveColumns) and (uncut := columns.uncut()):
-            if noisy is None:
-                width = (
-                    entries_of_cuts(list(uncut.values())) + _LEARNED_WIDTH * len(columns.declared) * sizes["outputs"]
-                )
-                noisy = NoisyVectors(self._budget(0.0), entries=width)  # proof: step 3
-            self.columns_ = self._learn_cuts(
-                rows, uncut, columns, firsts, noisy=noisy, units=number, outputs=sizes["outputs"]
-            ).fit(None, **sizes)
+        sizes = {"units": number, "epsilon": self.epsilon, "outputs": problem["outputs"]}
+        noisy = self._fit_columns(columns, X, rows, known, firsts, **sizes)
         private = PrivateSums(self._encoder(rows), targets, units, number, one_each=one_each)
         described = self._described(problem)
         self.entries_ = entries_of(described, self.delta)
@@ -214,6 +200,27 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
             self.columns_.together_ = [*fitted.interactions]
         self.claim_part_ = noisy.claim_part()
         return fitted
+
+    def _fit_columns(
+        self, columns: Any, X: Any, rows: Any, known: Any, firsts: NDArray[np.int64] | None, **sizes: Any
+    ) -> NoisyVectors | None:
+        """Fit the columns, some of them on private rows; return the vectors that paid, None if nothing was spent."""
+        noisy = None
+        if columns is None:
+            noisy, columns = self._learn_columns(rows, firsts, sizes["units"], sizes["outputs"])
+        columns = self._declare_offset(columns, rows.shape[1])
+        self.columns_ = columns.fit(known, **sizes)
+        self.form_ = self._form(X, rows)
+        if known is None and isinstance(columns, AdditiveColumns) and (uncut := columns.uncut()):
+            if noisy is None:
+                width = (
+                    entries_of_cuts(list(uncut.values())) + _LEARNED_WIDTH * len(columns.declared) * sizes["outputs"]
+                )
+                noisy = NoisyVectors(self._budget(0.0), entries=width)  # proof: step 3
+            self.columns_ = self._learn_cuts(
+                rows, uncut, columns, firsts, noisy=noisy, units=sizes["units"], outputs=sizes["outputs"]
+            ).fit(None, **sizes)
+        return noisy
 
     def claim_part(self) -> Node:
         """Return the noisy sums of the fit."""

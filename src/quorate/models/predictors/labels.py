@@ -102,14 +102,18 @@ def _label_set(labels: Any) -> NDArray[Any]:
     values = list_values(labels)
     texts = read_texts(object_texts(values)).to_pylist()
     typed = {(text, _label_type(value, text)) for text, value in zip(texts, values, strict=True) if text is not None}
-    types = {kind for _, kind in typed}
+    kind = _common_type({kind for _, kind in typed})
+    return np.array(sorted({text == "true" if kind is bool else kind(text) for text, _ in typed}))
+
+
+def _common_type(types: set[type]) -> type:
+    """Return the type of all classes, which is text if theirs differ; fractions are refused."""
     if float in types and types <= {int, float}:
         raise InvalidInput(
             "Unknown label type: continuous. Labels must be classes, and some are fractions; a regression predicts "
             "numbers"
         )
-    kind = types.pop() if len(types) == 1 else str
-    return np.array(sorted({text == "true" if kind is bool else kind(text) for text, _ in typed}))
+    return next(iter(types)) if len(types) == 1 else str
 
 
 def _label_type(value: object, text: str) -> type:

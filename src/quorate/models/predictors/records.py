@@ -129,8 +129,7 @@ def check_records(
     if classifier.form_ is not None:
         return _read_frame(classifier, X, reset=reset, role=role)
     if is_frame(X):
-        texts = [] if form is None else [name for name in form.columns if form.kind_of(name) != "number"]
-        _check_numbers(classifier, texts)
+        _check_numbers(classifier, _text_columns(form))
     missing = allows_missing(estimator) if missing is None else missing
     return check_matrix(classifier, X, missing=missing, reset=reset, role=role, declared=form is not None)
 
@@ -257,6 +256,11 @@ def _frame_matrix(classifier: Any, X: Any, role: Role, *, reset: bool, declared:
         _check_numbers(classifier, texts)
     columns = [read_column(name, column, "number", role) for name, column in opened.columns.items()]
     return np.stack(columns, axis=1) if columns else np.empty((opened.rows, 0))
+
+
+def _text_columns(form: FrameFormat | None) -> list[Any]:
+    """Return the columns of a declared format that hold no numbers."""
+    return [] if form is None else [name for name in form.columns if form.kind_of(name) != "number"]
 
 
 def _check_numbers(classifier: Any, texts: Sequence[Any]) -> None:

@@ -228,8 +228,6 @@ def to_plain(value: Any, owner: str = "") -> Any:
     >>> to_plain((Fraction(1, 2), math.inf))
     [{'kind': 'Fraction', 'numerator': 1, 'denominator': 2}, {'kind': 'float', 'text': 'inf'}]
     """
-    if isinstance(value, float) and not math.isfinite(value):
-        return {"kind": "float", "text": str(value)}
     if is_dataclass(value) or hasattr(value, "_fields") or isinstance(value, Fraction):
         kind = type(value).__name__
         parameters = ("numerator", "denominator") if isinstance(value, Fraction) else signature(type(value)).parameters
@@ -238,6 +236,13 @@ def to_plain(value: Any, owner: str = "") -> Any:
         return [to_plain(part, owner) for part in value]
     if isinstance(value, Mapping):
         return {name: to_plain(part, owner) for name, part in value.items()}
+    return _plain_leaf(value, owner)
+
+
+def _plain_leaf(value: Any, owner: str) -> Any:
+    """Return a text, a number or an array as JSON can hold it, or refuse any other value."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"kind": "float", "text": str(value)}
     if isinstance(value, np.ndarray):
         return {"kind": "array", "values": value.tolist(), "type": value.dtype.str}
     plain = value.item() if isinstance(value, np.generic) else value
@@ -265,9 +270,15 @@ def from_plain(plain: Any, *classes: type) -> Any:
         return float(values["text"])
     if name == "array":
         return np.array(values["values"], dtype=np.dtype(values["type"]))
-    kind: Any = {kind.__name__: kind for kind in (Fraction, *classes)}.get(str(name))
-    if kind is None:
-        raise InvalidInput(f"the model holds a {name!r}, which this version does not know here")
+    kind = _find_class(name, classes)
     if kind is not Fraction and set(values) != set(signature(kind).parameters):
         raise InvalidInput(f"the description of the {name} is damaged or was changed")
     return kind(**{key: from_plain(part, *classes) for key, part in values.items()})
+
+
+def _find_class(name: Any, classes: Sequence[type]) -> Any:
+    """Return one of these classes, or that of fractions, by its name; no other class can be named."""
+    kind = {kind.__name__: kind for kind in (Fraction, *classes)}.get(str(name))
+    if kind is None:
+        raise InvalidInput(f"the model holds a {name!r}, which this version does not know here")
+    return kind

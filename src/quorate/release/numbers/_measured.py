@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -11,14 +12,14 @@ from quorate.core.ballots import release_counts
 from quorate.core.errors import InvalidInput
 from quorate.core.mechanisms import NoisyVectors
 from quorate.release.domain import SealedCounts
-from quorate.release.numbers._bounds import STEPS, find_bounds, find_cuts, find_steps, grid_edges
+from quorate.release.numbers._bounds import STEPS, FoundBounds, find_bounds, find_cuts, find_steps, grid_edges
 from quorate.release.numbers._keys import MOST_GROUPS, GroupIndex
 from quorate.release.numbers._layout import CutColumn, Layout, SummedColumn
 from quorate.release.numbers._published import Statistics, expected_halves, quantile_name
 from quorate.release.numbers._quantiles import POINTS, ROUNDS, quantile_share
 from quorate.release.numbers._rows import PrivateRows
 from quorate.tables.columns import Date, Kind, Number
-from quorate.tables.cut_tree import STAGES, most_cells
+from quorate.tables.cut_tree import STAGES, Draw, most_cells
 
 _STEPS_SHARE = 0.02  # of the budget, for the steps of columns with quantiles, and counts between declared cuts
 _BOUNDS_SHARE = 0.05  # of the budget, for bounds that are not declared
@@ -81,36 +82,14 @@ class MeasuredColumns:
         """Return the columns with their bounds and cuts, those that nobody declared found with noise."""
         spent = 0.0
 
-        def take(share: float) -> float:
+        def draw(share: float, counts: Integers, *, squared_sensitivity: int) -> tuple[Integers, float]:
             nonlocal spent
             fraction, spent = share / (1.0 - spent), spent + share
-            return fraction
+            return vectors.release(counts, squared_sensitivity=squared_sensitivity, fraction=fraction)
 
-        def draw_bounds(counts: Integers, *, squared_sensitivity: int) -> tuple[Integers, float]:
-            return vectors.release(counts, squared_sensitivity=squared_sensitivity, fraction=take(_BOUNDS_SHARE))
-
-        def draw_steps(counts: Integers, *, squared_sensitivity: int) -> tuple[Integers, float]:
-            return vectors.release(counts, squared_sensitivity=squared_sensitivity, fraction=take(_STEPS_SHARE))
-
-        def draw_cuts(counts: Integers, *, squared_sensitivity: int) -> tuple[Integers, float]:
-            return vectors.release(counts, squared_sensitivity=squared_sensitivity, fraction=take(_CUTS_SHARE / STAGES))
-
-        bounds, cuts, steps = {}, {}, {}
-        if self._unbounded:
-            noise = self.expected_halves(layout, vectors)
-            most_records = 1 if rows.people is None else layout.groups_per_unit * layout.records_per_group
-            found_bounds = release_counts(
-                SealedCounts((rows.unit_values(self._unbounded), rows.count_records(index, layout))),
-                lambda counted: find_bounds(
-                    counted[0],
-                    draw_bounds,
-                    groups=max(index.declared_groups, 1) if index.is_declared else _EXPECTED_GROUPS,
-                    sum_noise=math.hypot(noise["sum"], noise["values"]) / 1.96,
-                    records=counted[1],
-                    most_records=most_records,
-                ),
-            )
-            bounds = dict(zip(self._unbounded, found_bounds, strict=True))
+        draw_steps, draw_cuts = partial(draw, _STEPS_SHARE), partial(draw, _CUTS_SHARE / STAGES)
+        cuts, steps = {}, {}
+        bounds = self._find_bounds(rows, vectors, layout, index, partial(draw, _BOUNDS_SHARE))
         if self._cut:
             values = dict(zip(self._cut, rows.unit_values(self._cut), strict=True))
             declared = [tuple(self._number(name).cuts or ()) for name in self._cut]
@@ -129,6 +108,27 @@ class MeasuredColumns:
         self.notes += [bound.describe(name) for name, bound in bounds.items()]
         summed = [self._bounded(name, bounds.get(name)) for name in self._summed]
         return summed, [self._divided(name, steps[name], cuts.get(name)) for name in self._cut]
+
+    def _find_bounds(
+        self, rows: PrivateRows, vectors: NoisyVectors, layout: Layout, index: GroupIndex, draw: Draw
+    ) -> dict[str, FoundBounds]:
+        """Return bounds of the columns with sums for which none are declared."""
+        if not self._unbounded:
+            return {}
+        noise = self.expected_halves(layout, vectors)
+        most_records = 1 if rows.people is None else layout.groups_per_unit * layout.records_per_group
+        found = release_counts(
+            SealedCounts((rows.unit_values(self._unbounded), rows.count_records(index, layout))),
+            lambda counted: find_bounds(
+                counted[0],
+                draw,
+                groups=max(index.declared_groups, 1) if index.is_declared else _EXPECTED_GROUPS,
+                sum_noise=math.hypot(noise["sum"], noise["values"]) / 1.96,
+                records=counted[1],
+                most_records=most_records,
+            ),
+        )
+        return dict(zip(self._unbounded, found, strict=True))
 
     def _bounded(self, name: str, bounds: Any) -> SummedColumn:
         kind = self._number(name)

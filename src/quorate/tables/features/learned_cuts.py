@@ -64,8 +64,8 @@ def learn_cuts(
     lines = {name: np.clip(values[name], block.cuts[0], block.cuts[-1]) for name, block in numbers.items()}
     fractions_part = _fractions_part(vectors, len(numbers), units, share)
     rest = 1 - fractions_part
-    whole = find_whole(lines, purse, fractions_part) if numbers else {}
-    marginals = count_categories(texts, values, purse, rest * len(texts) / len(blocks)) if texts else {}
+    whole = find_whole(lines, purse, fractions_part)
+    marginals = count_categories(texts, values, purse, rest * len(texts) / len(blocks))
     stage = rest * len(numbers) / len(blocks) / STAGES
 
     def draw(counts: Integers, *, squared_sensitivity: int) -> tuple[Floats, float]:
@@ -99,6 +99,8 @@ def _fractions_part(vectors: NoisyVectors, columns: int, units: int, share: floa
 
 def find_whole(lines: Mapping[Any, Floats], purse: Purse, part: float) -> dict[Any, bool]:
     """Return which columns seem to hold whole numbers alone. Proof: step 7: a unit moves each count by at most 1."""
+    if not lines:
+        return {}
     counts = np.array([np.count_nonzero(np.abs(line - np.rint(line)) > 0) for line in lines.values()], dtype=np.int64)
     noisy, scale = purse.release(counts, squared_sensitivity=len(lines), part=part)
     return {name: bool(count <= _CLEAR_FRACTIONS * scale) for name, count in zip(lines, noisy, strict=True)}
@@ -108,6 +110,8 @@ def count_categories(
     blocks: Mapping[Any, Categories], values: Mapping[Any, NDArray[Any]], purse: Purse, part: float
 ) -> dict[Any, ColumnMarginal]:
     """Return the noisy counts of all categories. Proof: step 7: a unit is in one category of each column."""
+    if not blocks:
+        return {}
     counts = [np.bincount(values[name], minlength=len(block.values) + 1) for name, block in blocks.items()]
     noisy, scale = purse.release(
         np.concatenate(counts).astype(np.int64), squared_sensitivity=2 * len(blocks), part=part
