@@ -130,6 +130,47 @@ def test_an_interrupt_says_what_it_means(tmp_path):
     assert "Traceback" not in said
 
 
+def test_an_interrupt_of_an_import_is_no_traceback(monkeypatch, capsys):
+    """A compiled package turns the interrupt into an ImportError of its own, and cyclopts that into another."""
+    from quorate.cli import app
+
+    def interrupted(*_, **__):
+        try:
+            try:
+                raise KeyboardInterrupt
+            except KeyboardInterrupt as error:
+                raise ImportError("initialization failed") from error
+        except ImportError as error:
+            raise ImportError("Cannot import module") from error
+
+    monkeypatch.setattr(app, "app", interrupted)
+    assert main(["doctor"]) == 130
+    assert capsys.readouterr().err.startswith("quorate: Interrupted")
+
+    def broken(*_, **__):
+        raise ImportError("no such module")
+
+    monkeypatch.setattr(app, "app", broken)
+    with pytest.raises(ImportError, match="no such module"):  # an error of its own stays one
+        main(["doctor"])
+
+
+def test_an_interrupt_before_a_command_has_begun_says_nothing():
+    """The module that begins takes the default of the system while it imports, and Python's own afterwards."""
+    begin = (
+        "import os, signal, sys, types\n"
+        "class Stop:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'quorate.cli.app': os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Stop())\n"
+        "import quorate.__main__\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", begin], capture_output=True, text=True, timeout=600, check=False)
+    assert (ended.returncode, ended.stderr) == (-signal.SIGINT, "")
+    whole = "import signal, quorate.__main__\nassert signal.getsignal(signal.SIGINT) is signal.default_int_handler"
+    assert subprocess.run([sys.executable, "-c", whole], timeout=600, check=False).returncode == 0
+
+
 @pytest.mark.parametrize(
     ("notes", "said"),
     [

@@ -383,7 +383,7 @@ def test_labels_must_be_declared(data, tmp_path, capsys, options, told):
 def test_a_model_is_never_overwritten(data, model, capsys):
     before = spent(model)
     assert fit(data / "records.csv", "--schema", data / "schema.json", "--out", model) == 1
-    assert "exists and is not an empty folder: a model is never overwritten" in capsys.readouterr().err
+    assert "exists and is not an empty folder: what is there is never overwritten" in capsys.readouterr().err
     assert fit(data / "records.csv", "--out", data / "records.csv" / "m") == 1
     assert "is not a folder that can be written to" in capsys.readouterr().err
     assert spent(model) == before

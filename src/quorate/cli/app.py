@@ -92,11 +92,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         print(f"quorate: {error.filename}: {error.strerror}".replace("None: ", ""), file=sys.stderr)
         return 1
+    except ImportError as error:  # an import that an interrupt cut off: that of a command, or of a package it needs
+        if not _is_interrupted(error):
+            raise
+        print(f"quorate: {_INTERRUPTED}", file=sys.stderr)
+        return 130
     except KeyboardInterrupt as error:
         # The call that was interrupted notes what it has spent (`quorate.core.progress`); only it knows.
         print(f"quorate: {' '.join(getattr(error, '__notes__', [_INTERRUPTED]))}", file=sys.stderr)
         return 130
     return result if isinstance(result, int) else 0
+
+
+def _is_interrupted(error: BaseException | None) -> bool:
+    """Return whether an error began with an interrupt."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 @contextmanager

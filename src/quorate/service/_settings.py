@@ -49,8 +49,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         Types of estimators in the models that are not known to be safe, and that are loaded all the same.
     lease
         For how many answers a worker takes budget at once; 0 for none: every group is charged for itself.
-    body_limit, row_limit
-        Bytes of a body and queries in it, at most.
+    body_limit
+        The largest size of a body in bytes.
+    row_limit
+        The largest number of queries in a body.
     queue_limit
         The largest number of requests that a worker queues before it refuses new ones as overloaded.
     body_seconds
@@ -58,8 +60,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     connection_limit
         The largest number of connections of a worker; the limit of open files can lower it. A new connection replaces
         the one that has waited longest for its client.
-    header_limit, header_seconds
-        The largest size of a request's headers in bytes, and the longest time for them to arrive.
+    header_limit
+        The largest size of a request's headers in bytes.
+    header_seconds
+        The longest time for a request's headers to arrive.
     idle_seconds
         The longest time between two requests of a connection.
     cluster
