@@ -92,12 +92,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         print(f"quorate: {error.filename}: {error.strerror}".replace("None: ", ""), file=sys.stderr)
         return 1
-    except ImportError as error:  # an import that an interrupt cut off: that of a command, or of a package it needs
+    except (KeyboardInterrupt, ImportError) as error:  # an import that an interrupt cuts off is an ImportError
         if not _is_interrupted(error):
             raise
-        print(f"quorate: {_INTERRUPTED}", file=sys.stderr)
-        return 130
-    except KeyboardInterrupt as error:
         # The call that was interrupted notes what it has spent (`quorate.core.progress`); only it knows.
         print(f"quorate: {' '.join(getattr(error, '__notes__', [_INTERRUPTED]))}", file=sys.stderr)
         return 130

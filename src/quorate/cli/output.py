@@ -177,7 +177,9 @@ def check_new_file(path: Path, *, inputs: Iterable[Path | None] = ()) -> None:
 def check_new_folder(folder: Path) -> None:
     """Refuse a folder for a model that could not be made, or that holds something, before anything is done for it."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InvalidInput(f"{folder} exists and is not an empty folder: what is there is never overwritten; choose another")
+        raise InvalidInput(
+            f"{folder} exists and is not an empty folder: what is there is never overwritten; choose another"
+        )
     near = folder
     while not near.exists() and near != near.parent:
         near = near.parent

@@ -218,7 +218,9 @@ def _are_names(files: Any) -> bool:
 def check_folder(folder: Path) -> None:
     """Refuse a folder that is not new or empty."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InvalidInput(f"{folder} exists and is not an empty folder: what is there is never overwritten; choose another")
+        raise InvalidInput(
+            f"{folder} exists and is not an empty folder: what is there is never overwritten; choose another"
+        )
 
 
 def digest_of(content: bytes) -> str:
