@@ -204,6 +204,23 @@ def test_an_infinite_value_refuses_no_fit_of_an_estimator_that_takes_gaps(librar
         assert model.fit(FRAMES[library](columns), np.arange(40) % 2).n_features_in_ == 2
 
 
+SIGNALLING = {"f8": ("u8", 0x7FF0000000000001), "f4": ("u4", 0x7F800001), "f2": ("u2", 0x7C01)}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("library", FRAMES)
+@pytest.mark.parametrize("width", SIGNALLING)
+def test_a_signalling_nan_is_a_missing_value_without_a_warning(library, width):
+    whole, bits = SIGNALLING[width]
+    column = np.array([1, 0, 2], dtype=width)
+    column.view(whole)[1] = bits
+    if library == "polars" and width == "f2":
+        column = column.astype("f4")
+    with np.errstate(all="raise"):
+        read = open_matrix(FRAMES[library]({"a": column}))[:, 0]
+    assert np.isnan(read).tolist() == [False, True, False]
+
+
 @pytest.mark.parametrize("unit", ["ns", "s", "D"])
 def test_dates_that_are_labels_stay_dates_once_rows_are_taken(unit):
     days = np.array(["2024-01-01", "2025-01-01", "NaT", "2024-01-01"], dtype=f"M8[{unit}]")

@@ -194,7 +194,8 @@ def _text_numbers(column: pa.Array, reading: Reading) -> Floats:
 
 def _floats(column: pa.Array) -> Floats:
     """Return a column that Arrow can cast as floats of our own, with one NaN and one zero."""
-    floats: Floats = column.cast(pa.float64()).to_numpy(zero_copy_only=False) + 0.0
+    with np.errstate(all="ignore"):  # NumPy would warn of a NaN that is marked as a signal
+        floats: Floats = column.cast(pa.float64()).to_numpy(zero_copy_only=False) + 0.0
     floats[np.isnan(floats)] = np.nan
     return floats
 
