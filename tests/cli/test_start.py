@@ -257,6 +257,16 @@ def test_what_was_read_from_the_records_is_not_called_declared(tables, capsys):
     assert "the label set was read from y and counts as public" in capsys.readouterr().out
 
 
+def test_a_class_that_may_be_the_initial_of_another_is_pointed_out(tables, capsys):
+    """Found by a walk as a newcomer: Y and yes were taken for two classes, and nothing was said."""
+    text = (tables / "customers.csv").read_text()
+    assert main(["start", "customers.csv", "--label", "answer", "--out", "clean"]) == 0
+    assert "two classes" not in capsys.readouterr().out
+    (tables / "customers.csv").write_text(text.replace('"yes"\n', '"Y"\n', 1))
+    assert main(["start", "customers.csv", "--label", "answer", "--out", "mixed"]) == 0
+    assert "Y and yes are two classes." in " ".join(capsys.readouterr().out.split())
+
+
 def test_labels_that_differ_in_letter_case_alone_are_one_class(tables, capsys):
     lines = (tables / "customers.csv").read_text().splitlines()
     shouted = [line.upper() if number % 2 else line for number, line in enumerate(lines[1:])]

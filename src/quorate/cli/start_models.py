@@ -169,6 +169,8 @@ class ModelJob(Job):
                 f"Read from the records, and public with the model: the classes {', '.join(self.classes)}. "
                 "Name all that may occur (--classes), whether or not they do, to keep private which of them do."
             )
+        for short, long in _initials(self.classes):
+            yield f"{short} and {long} are two classes. If they mean the same, write one of them in the table first."
         if not self.feasible:
             yield f"Nothing was written: {self.plan.shortfall()}."
 
@@ -286,6 +288,16 @@ def find_classes(records: Any, label: str, schema: Schema | None) -> tuple[list[
             f"{label!r} is no label with 2 to {_MAX_CLASSES} values; for numbers see quorate fit linear --bounds"
         )
     return classes, False
+
+
+def _initials(classes: list[str]) -> list[tuple[str, str]]:
+    """Return the classes of one letter, each with a longer one that begins with it.
+
+    >>> _initials(["Y", "no", "yes"])
+    [('Y', 'yes')]
+    """
+    texts = [(short, long) for short in classes for long in classes if len(short) == 1 < len(long)]
+    return [(s, text) for s, text in texts if s.isalpha() and text.casefold().startswith(s.casefold())]
 
 
 def _example(kind: Kind, row: int) -> str:

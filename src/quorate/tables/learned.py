@@ -217,7 +217,7 @@ class _Plan:
             raise Infeasible(
                 f"a schema of {columns} columns cannot be learned from {self.units} units at this epsilon and delta: a "
                 f"category {share}. Declare the columns you know "
-                "(declared={...}, with categories of texts and bounds of numbers), leave others out, or raise epsilon"
+                "(declared={...}, --schema: categories of texts, bounds of numbers), leave others out, or raise epsilon"
             )
 
 

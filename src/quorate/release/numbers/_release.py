@@ -175,7 +175,7 @@ class GroupRelease(SavedModel, ShowsClaim, BaseEstimator):
         if groups is not None and layout.groups_per_unit * layout.records_per_group == 1:
             columns.notes.append(
                 "each person counts once, with the first record: totals leave out all other records of a person; "
-                "groups_per_person and records_per_person let more of them count"
+                "groups_per_person and records_per_person (--groups-per-person) let more of them count"
             )
         columns.notes += [f"records count where {' and '.join(map(str, where))}"] * bool(where)
         slack = 0.0 if index.is_declared else delta * _SLACK_SHARE
