@@ -178,8 +178,7 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
         known = None if public is None else self._public_rows(public, wide)
         rows = self._private_rows(X, known, wide)
         check_consistent_length(rows, targets)
-        if self.offset is not None and not callable(self.offset) and self.offset not in names_of(rows):
-            raise InvalidInput(f"offset must be a column of X or a function of its rows, got {self.offset!r}")
+        self._check_offset(rows)
         units, number = unit_numbers(rows.shape[0], groups)
         one_each = groups is None
         self.unit_ = "row" if one_each else "person"
@@ -351,6 +350,11 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
             return X
         rows = X if is_frame(X) or sparse.issparse(X) else open_matrix(X)
         return rows if rows.shape[1] == self.n_features_in_ else self._with_log_odds(rows)
+
+    def _check_offset(self, rows: Any) -> None:
+        """Refuse an offset that names no column, before anything is learned from the rows."""
+        if self.offset is not None and not callable(self.offset) and self.offset not in names_of(rows):
+            raise InvalidInput(f"offset must be a column of X or a function of its rows, got {self.offset!r}")
 
     def _declare_offset(self, columns: Any, width: int) -> Any:
         """Return columns among which the offset is a straight line between public bounds, and a curve beside it."""
