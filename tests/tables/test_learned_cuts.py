@@ -3,10 +3,13 @@
 import itertools
 
 import numpy as np
+import pandas
+import pytest
 
 from planted.schemas import told_cuts
 from quorate.core.mechanisms import NoisyVectors
 from quorate.core.privacy import Budget
+from quorate.models.linear import PrivateLogisticRegression
 from quorate.tables.features import AdditiveColumns
 from quorate.tables.features.learned_cuts import choose_cut_share, entries_of_cuts, learn_cuts
 
@@ -59,3 +62,20 @@ def test_cuts_are_learned_where_ends_alone_are_declared_and_enough_units_are_the
     blocks = list(AdditiveColumns(declared=[(0, 1)] * 20).uncut().values())
     vectors = NoisyVectors(Budget(epsilon=1.0, delta=1e-6), entries=entries_of_cuts(blocks))
     assert choose_cut_share(vectors, blocks, 100) == 0.0
+
+
+def test_entries_are_left_for_every_step_over_many_declared_categories(monkeypatch):
+    """What a fit may release is counted before its first release: it is not refused between two of them."""
+    kinds, left = [f"kind {number}" for number in range(3000)], []
+
+    def stop(problem, private, points, noisy):
+        left.append((noisy.entries, sum(values.shape[1] for values in problem.atoms)))
+        raise InterruptedError
+
+    monkeypatch.setattr("quorate.models.linear.model.fit", stop)
+    columns = AdditiveColumns(declared={"amount": (0, 1), "kind": kinds})
+    rows = pandas.DataFrame({"amount": np.linspace(0, 1, 3000), "kind": kinds})
+    with pytest.raises(InterruptedError):
+        PrivateLogisticRegression(classes=[0, 1], columns=columns).fit(rows, np.arange(3000) % 2)
+    [(entries, features)] = left
+    assert entries >= 9 * (features + 4), "two means as shares, six steps, and what follows them"

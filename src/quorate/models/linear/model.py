@@ -58,7 +58,8 @@ _NO_COLUMNS = (
 LEARNED = "learned"  # columns=: by noisy counts of the private rows, within the model's own budget
 _WITH_MODEL = "together with the model that was fitted with it"
 _WITH_SCHEMA = "its columns were learned from private rows under a claim of their own, which adds to this one"
-_LEARNED_WIDTH = 2000  # entries of a fit for each column and output: more than its cells and categories need
+_LEARNED_WIDTH = 2000  # entries of a fit for each column and output: more than its cells need
+_MOST_RELEASES = 10  # of a fit, that have an entry for each category and output
 _FITTED = (
     "coef_",
     "intercept_",
@@ -212,9 +213,9 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
         self.form_ = self._form(X, rows)
         if known is None and isinstance(columns, AdditiveColumns) and (uncut := columns.uncut()):
             if noisy is None:
-                width = (
-                    entries_of_cuts(list(uncut.values())) + _LEARNED_WIDTH * len(columns.declared) * sizes["outputs"]
-                )
+                features = sum(len(block.names) for block in self.columns_.blocks_)
+                width = _LEARNED_WIDTH * len(columns.declared) + _MOST_RELEASES * features
+                width = entries_of_cuts(list(uncut.values())) + width * sizes["outputs"]
                 noisy = NoisyVectors(self._budget(0.0), entries=width)  # proof: step 3
             self.columns_ = self._learn_cuts(
                 rows, uncut, columns, firsts, noisy=noisy, units=sizes["units"], outputs=sizes["outputs"]
