@@ -80,8 +80,8 @@ def replaced(unit: str) -> str:
 
     The unit "teacher" is for teachers that the user fitted; only the user knows the records of each.
     """
-    units = {"row": "one row", "text": "one text", "teacher": "all that one teacher has learned from"}
-    return units.get(unit, "all rows of one person")
+    units = {"row": "one row", "text": "one text", "person": "all rows of one person"}
+    return (units | {"teacher": "all that one teacher has learned from"})[unit]
 
 
 def added_or_removed(claim: Claim, *, replaced_epsilon: float) -> Claim:

@@ -290,7 +290,8 @@ class PrivateWriter:
                 self.budget_.spend(self._round_cost(), releases=[described])  # proof: step 7: charge, then draw
             self._next += 1
             self._journal.add([(_BEGUN, number)])  # proof: step 7
-        text = self._written(self._deal[batch])
+        with silence():  # what a library logs would tell of texts
+            text = self._written(self._deal[batch])
         self._journal.add([("text", number, text)])
         return text
 
@@ -325,8 +326,7 @@ class PrivateWriter:
     def _written(self, rows: Integers) -> str:
         """Write one text with the private texts of a batch."""
         prompts = [self.instruction + self._shown(self._texts[row]) + self.asked for row in rows.tolist()]
-        with silence():
-            public, private = self.model.start([self.instruction + self.asked]), self.model.start(prompts)
+        public, private = self.model.start([self.instruction + self.asked]), self.model.start(prompts)
         tokens, left = list[int](), self.plan_.private_tokens
         for _ in range(self.plan_.tokens):
             likely = np.array(public.log_probabilities()[0], dtype=np.float64)
