@@ -8,7 +8,7 @@ _by_python = signal.getsignal(signal.SIGINT) is signal.default_int_handler
 if _by_python:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
-from quorate.cli import main  # noqa: E402
+from quorate.cli.app import main_or_report as main  # noqa: E402
 
 if _by_python:
     signal.signal(signal.SIGINT, signal.default_int_handler)

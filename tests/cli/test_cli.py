@@ -155,6 +155,24 @@ def test_an_interrupt_of_an_import_is_no_traceback(monkeypatch, capsys):
         main(["doctor"])
 
 
+def test_an_unforeseen_error_is_one_sentence_and_its_details_are_in_a_file_of_the_user(tmp_path, monkeypatch, capsys):
+    from quorate.cli import app
+
+    def broken(*_, **__):
+        raise ZeroDivisionError("a value of a record")
+
+    monkeypatch.setattr(app, "app", broken)
+    monkeypatch.setenv("QUORATE_STATE", str(tmp_path / "state"))
+    assert app.main_or_report() == 1
+    errors = capsys.readouterr().err
+    assert "unexpected ZeroDivisionError" in errors
+    assert "a value of a record" not in errors
+    (log,) = (tmp_path / "state").iterdir()
+    assert str(log) in errors
+    assert log.stat().st_mode & 0o077 == 0
+    assert "a value of a record" in log.read_text()
+
+
 def test_an_interrupt_before_a_command_has_begun_says_nothing():
     """The module that begins takes the default of the system while it imports, and Python's own afterwards."""
     begin = (

@@ -15,7 +15,7 @@ from scipy import stats
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss, roc_auc_score
 
-from quorate import InvalidInput, load, save
+from quorate import Infeasible, InvalidInput, load, save
 from quorate.auditing.replay import entropy_tape
 from quorate.cli import main
 from quorate.core.mechanisms import NoisyVectors
@@ -1221,3 +1221,12 @@ def test_each_row_of_a_list_of_labels_is_read_by_itself(odd):
     assert np.array_equal(several, [[0, 1], [1, 1], [np.nan, np.nan]], equal_nan=True)
     with pytest.raises(InvalidInput, match="1d array"):
         class_codes(classes, [[0, 1], [1, 0], odd])
+
+
+def test_a_budget_of_which_a_single_share_is_noise_is_refused_before_it_is_spent():
+    X = np.random.default_rng(0).normal(size=(2000, 2))
+    model = PrivateLogisticRegression(epsilon=1e-4, classes=[0, 1])
+    for columns, public in (("learned", None), (None, X[:100] + 0.1)):
+        with pytest.raises(Infeasible, match="raise epsilon"):
+            model.set_params(columns=columns).fit(X, (X[:, 0] > 0).astype(int), public=public)
+    assert not hasattr(model, "coef_")

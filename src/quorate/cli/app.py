@@ -101,6 +101,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return result if isinstance(result, int) else 0
 
 
+def main_or_report() -> int:
+    """Run one command as a program: an error that nobody foresaw is one sentence, and its details are in a file."""
+    try:
+        return main()
+    except Exception as error:
+        notes = " ".join(getattr(error, "__notes__", ["What was charged before stays charged."]))
+        print(
+            f"quorate: an unexpected {type(error).__name__} ended the command. {notes} {_write_crash()}",
+            file=sys.stderr,
+        )
+        return 1
+
+
+def _write_crash() -> str:
+    """Write the traceback, which may hold values of records, to a file of the user's alone; say where it is."""
+    import traceback
+    from tempfile import gettempdir, mkstemp
+
+    from quorate.core.ledger.chain import state_folder
+
+    try:
+        folder = state_folder() or Path(gettempdir())
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file, name = mkstemp(prefix="crash-", suffix=".txt", dir=folder)
+        with open(file, "w", encoding="utf-8") as log:
+            log.write(traceback.format_exc())
+    except OSError:
+        return "Its details could not be written."
+    return f"Its details, which may hold values of records, are in {name}."
+
+
 def _is_interrupted(error: BaseException | None) -> bool:
     """Return whether an error began with an interrupt."""
     while error is not None and not isinstance(error, KeyboardInterrupt):

@@ -16,6 +16,7 @@ _MOST_DEVIATIONS = 4.0  # of a residual that count in how far targets are from t
 MEAN_DISTANCE = float(np.sqrt(2 / np.pi))  # of a standard normal number from 0
 USUAL_MISS = MEAN_DISTANCE / _MOST_DEVIATIONS  # of normal residuals with the right spread, on average
 _LARGEST_SIGNAL = 30.0  # of least squares, in variances of the targets
+_COUNTS_SKEW = 1.3  # of sizes of residuals: clipped at those of a normal law, large means came out a fifth too low
 _FARTHEST = 30.0  # a linear predictor beyond this is taken as this: exp stays finite
 
 
@@ -190,7 +191,7 @@ class Gaussian(_Normal):
 class Poisson(_Normal):
     """Counts with a logarithmic link, in units of `unit` (the largest count, divided by which counts come in)."""
 
-    signal = 2.0
+    signal = 10.0
 
     def __init__(self, unit: float = 1.0) -> None:
         self.unit = unit
@@ -208,6 +209,10 @@ class Poisson(_Normal):
     def slope(self, eta: Floats) -> Floats:
         """Return the mean, which is its own derivative."""
         return self.mean(eta)
+
+    def typical(self, at: Floats, even: Floats) -> Floats:
+        """Return the sizes of residuals, which lie farther out than normal ones: counts have a long upper tail."""
+        return _COUNTS_SKEW * super().typical(at, even)
 
     def _spread(self, at: Floats) -> Floats:
         return np.asarray(self.spread * np.sqrt(np.maximum(self.mean(at), 1e-6) / self.unit))

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 
 from quorate.core.arrays import Floats
 from quorate.core.checks import check_positive, warn_of_private
-from quorate.core.errors import InvalidInput
+from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.estimator_calls import Calls, one_thread, silence
 from quorate.core.mechanisms import NoisyVectors
 from quorate.core.privacy import Budget
@@ -75,6 +75,7 @@ _FITTED = (
     "schema_share_",
 )
 _WIDE = 300  # columns of a sparse matrix, up to which it is filled
+_HOPELESS_ERROR = 0.5  # of a share that the whole budget measures: one half, unmeasured, is off by no more
 _MOST_LOG_ODDS = 10.0  # of an offset, to either side
 _OFFSET_CUTS = (-_MOST_LOG_ODDS, -3.0, -1.0, 1.0, 3.0, _MOST_LOG_ODDS)  # between which a curve corrects an offset
 
@@ -190,7 +191,7 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
         described = self._described(problem)
         self.entries_ = entries_of(described, self.delta)
         if noisy is None:
-            noisy = NoisyVectors(self._budget(0.0), entries=self.entries_)  # proof: step 3
+            noisy = self._open_vectors(0.0, self.entries_, number)  # proof: step 3
         points = None if known is None else self.columns_.encode(known)
         # One thread: the matrices are small, and threads of linear algebra would spin ten times as long as they work.
         with progress("fitting a linear model"), one_thread():
@@ -200,6 +201,17 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
             self.columns_.together_ = [*fitted.interactions]
         self.claim_part_ = noisy.claim_part()
         return fitted
+
+    def _open_vectors(self, slack: float, entries: int, units: int) -> NoisyVectors:
+        """Open the budget of a fit. One of which even a single share would be noise alone is refused."""
+        noisy = NoisyVectors(self._budget(slack), entries=entries)
+        error = noisy.scale(squared_sensitivity=1, fraction=1.0) / units
+        if error >= _HOPELESS_ERROR:
+            raise Infeasible(
+                f"at epsilon = {self.epsilon:g} a single share of {units:,} units, measured with the whole budget, "
+                f"would be off by {error:.2g} on average, so that a model would say nothing; raise epsilon"
+            )
+        return noisy
 
     def _fit_columns(
         self, columns: Any, X: Any, rows: Any, known: Any, firsts: NDArray[np.int64] | None, **sizes: Any
@@ -216,7 +228,7 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
                 features = sum(len(block.names) for block in self.columns_.blocks_)
                 width = _LEARNED_WIDTH * len(columns.declared) + _MOST_RELEASES * features
                 width = entries_of_cuts(list(uncut.values())) + width * sizes["outputs"]
-                noisy = NoisyVectors(self._budget(0.0), entries=width)  # proof: step 3
+                noisy = self._open_vectors(0.0, width, sizes["units"])  # proof: step 3
             self.columns_ = self._learn_cuts(
                 rows, uncut, columns, firsts, noisy=noisy, units=sizes["units"], outputs=sizes["outputs"]
             ).fit(None, **sizes)
@@ -286,7 +298,7 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
         if declared is not None and set(map(str, every)) != set(declared.columns):
             raise InvalidInput("the columns of X and those that the schema declares have different names")
         width = _LEARNED_WIDTH * len(every) * outputs
-        noisy = NoisyVectors(self._budget(slack), entries=entries_of_schema(len(names)) + width)  # proof: step 6
+        noisy = self._open_vectors(slack, entries_of_schema(len(names)) + width, number)  # proof: step 6
         self.schema_share_ = choose_share(noisy, units=number, columns=len(names), slack=slack)
         values = {str(name): column_of(rows, name) for name in names}
         columns = private_columns(values, list(values), firsts)
