@@ -53,7 +53,7 @@ def test_with_many_records_the_release_errs_by_its_noise_and_its_bars_cover():
     queries, private = Marginals.of_order(SIZES, 2), tight_table(400_000)
     released = ENGINES["residual"].run(queries, private, budget=Budget(epsilon=1.0, delta=1e-6, slack=0.0))
     error = np.abs(released.answers - queries.answers(private) / private.records)
-    assert released.details["believed"] > 0.0
+    assert 0.0 <= released.details["believed"] < 0.5  # hardly any: 0.02 in 24 releases, 0.1 at most, and at times none
     assert error.max() < 7 * released.details["deviation"]  # of 600 Gaussian errors: by chance below 1e-8
     assert (error <= 1.96 * released.errors).mean() > 0.85  # 0.95 wanted
 

@@ -208,8 +208,9 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
         error = noisy.scale(squared_sensitivity=1, fraction=1.0) / units
         if error >= _HOPELESS_ERROR:
             raise Infeasible(
-                f"at epsilon = {self.epsilon:g} a single share of {units:,} units, measured with the whole budget, "
-                f"would be off by {error:.2g} on average, so that a model would say nothing; raise epsilon"
+                f"at epsilon = {self.epsilon:g} a single share of {units:,} sample{'s' * (units > 1)}, measured with "
+                f"the whole budget, would be off by {error:.2g} on average, so that a model would say nothing; raise "
+                "epsilon"
             )
         return noisy
 
