@@ -41,14 +41,16 @@ class TransformersModel:
 
     @classmethod
     def load(cls, path: str | Path, *, width: int = 256) -> "TransformersModel":
-        """Read a model from a folder of transformers, or from a .gguf file. Nothing is fetched from elsewhere."""
+        """Read a model from a folder with safetensors, or from a .gguf file. Nothing is fetched, and no pickle read."""
         library, path = import_extra("transformers", "text", use="a language model"), Path(path)
         if not path.exists():
             raise InvalidInput(f"{path} must be a folder of transformers or a .gguf file, and is not there")
         folder, file = (path, None) if path.is_dir() else (path.parent, path.name)
         options = {"local_files_only": True, **({"gguf_file": file} if file else {})}
         tokenizer = library.AutoTokenizer.from_pretrained(folder, **options)
-        return cls(library.AutoModelForCausalLM.from_pretrained(folder, **options).eval(), tokenizer, width=width)
+        weights: dict[str, Any] = {} if file else {"use_safetensors": True}  # else it would take a pickle, too
+        model = library.AutoModelForCausalLM.from_pretrained(folder, **options, **weights)
+        return cls(model.eval(), tokenizer, width=width)
 
     def __call__(self, prompts: Sequence[str], words: Sequence[str]) -> Floats:
         """Return the score of each word after each prompt."""
