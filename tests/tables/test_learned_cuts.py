@@ -11,7 +11,8 @@ from quorate.core.mechanisms import NoisyVectors
 from quorate.core.privacy import Budget
 from quorate.models.linear import PrivateLogisticRegression
 from quorate.tables.features import AdditiveColumns
-from quorate.tables.features.learned_cuts import choose_cut_share, entries_of_cuts, learn_cuts
+from quorate.tables.features.blocks import Categories, shares_of_blocks
+from quorate.tables.features.learned_cuts import choose_cut_share, count_categories, entries_of_cuts, learn_cuts
 
 
 def test_a_replaced_row_moves_no_release_of_cuts_by_more_than_is_paid():
@@ -79,3 +80,18 @@ def test_entries_are_left_for_every_step_over_many_declared_categories(monkeypat
         PrivateLogisticRegression(classes=[0, 1], columns=columns).fit(rows, np.arange(3000) % 2)
     [(entries, features)] = left
     assert entries >= 9 * (features + 4), "two means as shares, six steps, and what follows them"
+
+
+@pytest.mark.parametrize("draw", [-5000, 0, 5000])
+def test_counts_of_categories_add_up_to_the_units_whatever_the_noise(draw):
+    """A model failed on its own column when the noise of thousands of counts outweighed the people in them."""
+
+    class Purse:
+        def release(self, counts, *, squared_sensitivity, part):
+            return counts + float(draw), 5000.0
+
+    blocks = {"kind": Categories("kind", ("a", "b", "c"))}
+    marginals = count_categories(blocks, {"kind": np.array([0, 0, 1, 3])}, Purse(), 1.0, units=4)
+    assert sum(marginals["kind"].counts) == pytest.approx(4)
+    [(shares, _)] = shares_of_blocks(blocks, marginals).values()
+    assert shares == pytest.approx([0.5, 0.25, 0, 0.25])

@@ -65,7 +65,7 @@ def learn_cuts(
     fractions_part = _fractions_part(vectors, len(numbers), units, share)
     rest = 1 - fractions_part
     whole = find_whole(lines, purse, fractions_part)
-    marginals = count_categories(texts, values, purse, rest * len(texts) / len(blocks))
+    marginals = count_categories(texts, values, purse, rest * len(texts) / len(blocks), units=units)
     stage = rest * len(numbers) / len(blocks) / STAGES
 
     def draw(counts: Integers, *, squared_sensitivity: int) -> tuple[Floats, float]:
@@ -107,9 +107,13 @@ def find_whole(lines: Mapping[Any, Floats], purse: Purse, part: float) -> dict[A
 
 
 def count_categories(
-    blocks: Mapping[Any, Categories], values: Mapping[Any, NDArray[Any]], purse: Purse, part: float
+    blocks: Mapping[Any, Categories], values: Mapping[Any, NDArray[Any]], purse: Purse, part: float, *, units: int
 ) -> dict[Any, ColumnMarginal]:
-    """Return the noisy counts of all categories. Proof: step 7: a unit is in one category of each column."""
+    """Return the noisy counts of all categories. Proof: step 7: a unit is in one category of each column.
+
+    The counts of each column add up to the number of units, which is public: what noise put beyond it or took from it
+    is divided evenly, so that shares among thousands of categories are shares however large the noise of the sum is.
+    """
     if not blocks:
         return {}
     counts = [np.bincount(values[name], minlength=len(block.values) + 1) for name, block in blocks.items()]
@@ -117,7 +121,8 @@ def count_categories(
         np.concatenate(counts).astype(np.int64), squared_sensitivity=2 * len(blocks), part=part
     )
     parts = np.split(noisy, np.cumsum([len(part) for part in counts])[:-1])
-    return {name: ColumnMarginal(tuple(part.tolist()), 0.0, scale) for name, part in zip(blocks, parts, strict=True)}
+    fitting = [part + (units - part.sum()) / len(part) for part in parts]
+    return {name: ColumnMarginal(tuple(part.tolist()), 0.0, scale) for name, part in zip(blocks, fitting, strict=True)}
 
 
 def _cut_block(block: Ramps, line: NumberMarginal, units: int) -> tuple[Ramps, ColumnMarginal]:
