@@ -13,7 +13,5 @@ from quorate.cli.app import main_or_report as main  # noqa: E402
 if _by_python:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-__all__ = ["main"]
-
 if __name__ == "__main__":
     sys.exit(main())

@@ -12,7 +12,7 @@ from quorate.cli.app import app
 from quorate.cli.options import AggregatorName, options_of
 from quorate.cli.release import _SETTINGS, USED_OPTIONS, release
 from quorate.planner._teachers import AGGREGATORS
-from quorate.release import ENGINES
+from quorate.release.engines import ENGINES
 
 
 def test_every_option_of_a_release_is_used_somewhere_and_every_name_is_an_option():

@@ -24,7 +24,6 @@ from quorate.compute.learners import (
     BatchedQuadratic,
     BatchedRidge,
     Deal,
-    Learner,
 )
 from quorate.compute.learners import (
     _gpu as gpu,
@@ -32,7 +31,7 @@ from quorate.compute.learners import (
 from quorate.compute.learners._gpu import GpuTeachers, TwoClassChunks, fits_kernel
 from quorate.compute.learners.backends import choose_backend
 from quorate.compute.learners.linear import LinearTeachers, gridded_queries, sliced
-from quorate.compute.learners.teachers import count_usable
+from quorate.compute.learners.teachers import Learner, count_usable
 from quorate.core.errors import InvalidInput
 from support.devices import WITH_TORCH, has_gpu, needs_gpu, needs_triton, on
 

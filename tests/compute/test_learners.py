@@ -31,7 +31,6 @@ from quorate.compute.learners import (
     BatchedRidge,
     BatchedTree,
     Deal,
-    Learner,
     backends,
     batched_equivalent,
     teachers_from_arrays,
@@ -40,7 +39,7 @@ from quorate.compute.learners import _losses as newton_module
 from quorate.compute.learners import teachers as teachers_module
 from quorate.compute.learners.backends import choose_backend
 from quorate.compute.learners.linear import LinearTeachers
-from quorate.compute.learners.teachers import padded_rows
+from quorate.compute.learners.teachers import Learner, padded_rows
 from support.devices import needs_torch, on
 
 LEARNERS = {

@@ -13,8 +13,9 @@ from quorate.cli import main
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.mechanisms.noisy_vector import NoisyVector
 from quorate.core.privacy import Budget
-from quorate.release import ENGINES, Columns, GrowingRelease, QueryRelease, Workload
+from quorate.release import Columns, GrowingRelease, QueryRelease, Workload
 from quorate.release.domain import make_domain
+from quorate.release.engines import ENGINES
 from quorate.release.engines._marginals import ResidualEngine
 from quorate.release.queries import Marginals, Rows
 from quorate.release.workloads import BoundWorkload

@@ -11,7 +11,8 @@ from quorate.auditing import entropy_tape
 from quorate.cli import main
 from quorate.core.errors import BudgetSpent, InvalidInput
 from quorate.models.concepts import Thresholds
-from quorate.release import GrowingRelease, QueryRelease, Utility, Workload, learn_from, simulate_utility
+from quorate.release import GrowingRelease, QueryRelease, Workload, learn_from, simulate_utility
+from quorate.release.utility import Utility
 
 COLUMNS = {name: {"categories": ["a", "b", "c"], "closed": True} for name in ("one", "two", "three", "coin")}
 

@@ -9,7 +9,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from quorate.core.ledger import Activity, Key, LeaseView, LedgerView, Refusal, Verification
+from quorate.core.ledger import Activity, Key, LedgerView, Refusal, Verification
+from quorate.core.ledger._views import LeaseView
 from quorate.core.privacy import Cost
 from quorate.service.pages import CONTENT_SECURITY_POLICY, ModelView, dashboard_page, docs_page
 from quorate.service.pages._dashboard import chart_of

@@ -71,7 +71,8 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
     epsilon, delta
         The privacy loss allowed. All of it is spent by `fit`.
     engine
-        One of `quorate.release.ENGINES`, or "auto": the one with the smallest expected error, by public numbers alone.
+        One of `quorate.release.engines.ENGINES`, or "auto": the one with the smallest expected error, by public numbers
+        alone.
     columns
         The declared columns of a table, a `quorate.release.Columns`: for a workload without public records, or if
         categories should not be read from them. For marginals, `fit` finds the cuts of a `Number` declared without

@@ -14,7 +14,8 @@ from quorate.models.predictors import PrivateClassifier
 from quorate.models.saving import load, save
 from quorate.planner import Plan, plan
 from quorate.planner.pilot import Pilot, run_pilot
-from quorate.report import Accuracy, Agreement, Claim, ReportData, proofs_for, software_versions
+from quorate.report import Claim, ReportData, proofs_for, software_versions
+from quorate.report._data import Accuracy, Agreement
 from quorate.tables import Schema
 from quorate.tables.datasets import OUTCOMES, draw_visits
 

@@ -23,7 +23,6 @@ __all__ = [
     "BatchedTree",
     "Deal",
     "DeviceName",
-    "Learner",
     "Teachers",
     "batched_equivalent",
     "count_coefficients",
@@ -41,14 +40,14 @@ if TYPE_CHECKING:
     )
     from quorate.compute.learners._losses import BatchedCentroid, BatchedNaiveBayes, BatchedRidge
     from quorate.compute.learners._tree import BatchedTree
-    from quorate.compute.learners.teachers import Deal, DeviceName, Learner, Teachers, teachers_from_arrays
+    from quorate.compute.learners.teachers import Deal, DeviceName, Teachers, teachers_from_arrays
 else:
     __getattr__ = import_on_use(
         __name__,
         {
             "_batched": "BatchedLogistic BatchedQuadratic batched_equivalent count_coefficients joined_teachers",
             "_losses": "BatchedCentroid BatchedNaiveBayes BatchedRidge",
-            "teachers": "Deal DeviceName Learner Teachers teachers_from_arrays",
+            "teachers": "Deal DeviceName Teachers teachers_from_arrays",
             "_tree": "BatchedTree",
         },
     )

@@ -22,7 +22,6 @@ __all__ = [
     "PLACE_FILE",
     "Activity",
     "Key",
-    "LeaseView",
     "Ledger",
     "LedgerView",
     "Phase",
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
     from quorate.core.ledger._shares import Key, Project
     from quorate.core.ledger._store import LEDGER_FILE, LEDGER_FILES, PLACE_FILE
     from quorate.core.ledger._verify import Verification
-    from quorate.core.ledger._views import Activity, LeaseView, LedgerView, Refusal, share_figures
+    from quorate.core.ledger._views import Activity, LedgerView, Refusal, share_figures
 else:
     __getattr__ = import_on_use(
         __name__,
@@ -56,6 +55,6 @@ else:
             "_shares": "Key Project",
             "_store": "LEDGER_FILE LEDGER_FILES PLACE_FILE",
             "_verify": "Verification",
-            "_views": "Activity LeaseView LedgerView Refusal share_figures",
+            "_views": "Activity LedgerView Refusal share_figures",
         },
     )

@@ -25,7 +25,6 @@ __all__ = [
     "Quorum",
     "RandomStopping",
     "Relabel",
-    "Relabelled",
     "SharpMajority",
     "SoftMajority",
     "SparseHistogram",
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
     from quorate.core.mechanisms.noisy_vector import NoisyVector, NoisyVectors
     from quorate.core.mechanisms.quantile import PrivateQuantile
     from quorate.core.mechanisms.quorum import Quorum
-    from quorate.core.mechanisms.relabel import Relabel, Relabelled
+    from quorate.core.mechanisms.relabel import Relabel
     from quorate.core.mechanisms.selection import EveryCandidate, RandomStopping
     from quorate.core.mechanisms.sharp_majority import SharpMajority
     from quorate.core.mechanisms.soft_majority import SoftMajority
@@ -73,7 +72,7 @@ else:
             "noisy_vector": "NoisyVector NoisyVectors",
             "quantile": "PrivateQuantile",
             "quorum": "Quorum",
-            "relabel": "Relabel Relabelled",
+            "relabel": "Relabel",
             "selection": "EveryCandidate RandomStopping",
             "sharp_majority": "SharpMajority",
             "soft_majority": "SoftMajority",
