@@ -206,12 +206,8 @@ def test_costs_need_a_finite_order(made):
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"teachers": 0}, "teachers must be a whole number of at least 1"),
-        ({"no_quorums": 2.0}, "no_quorums must be a whole number"),
-        ({"margin": 1.5}, "margin must be a whole number"),
         ({"margin": 2**41}, r"margin must be at most 2\*\*40"),
         ({"margin": -(2**41)}, "margin must be a whole number of at least -1099511627776"),
-        ({"threshold_scale": 0.0}, "threshold_scale must be a positive finite number"),
         ({"price": MADE.price * 0.9}, "table costs more than price"),
         ({"order": MADE.order * 2}, "table costs more than price"),
         ({"table": MADE.table[1:]}, "table must fall strictly from"),
@@ -227,9 +223,7 @@ def test_bad_parameters_are_refused(changed, message):
 @pytest.mark.parametrize(
     ("changed", "error", "message"),
     [
-        ({"epsilon": 0.0}, InvalidInput, "epsilon must be a positive finite number"),
         ({"delta": 0.0}, InvalidInput, "delta must be above 0 and below 1"),
-        ({"dissents": 0}, InvalidInput, "dissents must be a whole number of at least 1"),
         ({"standing": 0.0}, InvalidInput, "standing must be above 0 and at most 1"),
         ({"standing": 1.0}, Infeasible, "standing=1 is out of reach"),
         ({"standing": 1 - 1e-13}, Infeasible, "is out of reach: the table ends at"),

@@ -101,7 +101,6 @@ def test_counts_without_noise_are_refused():
     [
         ({"corrupt": 3}, "corrupt must be below sites=3"),
         ({"scale": 0.4}, "scale of a share must be at least 0.5"),
-        ({"sites": 0}, "sites must be a whole number"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(wrong, said):

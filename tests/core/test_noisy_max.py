@@ -348,7 +348,6 @@ def test_confident_max_refuses_nonsense():
     good = {"teachers": 9, "classes": 2, "threshold": 6, "test_scale": 3.0, "winner_scale": 1.5}
     for change, text in (
         ({"charge": "never"}, "charge must be 'split' or 'joint', got 'never'"),
-        ({"threshold": -1}, "threshold must be a whole number of at least 0, got -1"),
         ({"classes": 1}, "classes must be a whole number of at least 2, got 1"),
     ):
         with pytest.raises(InvalidInput) as caught:
@@ -360,8 +359,6 @@ def test_confident_max_refuses_nonsense():
         ConfidentMax.calibrate(epsilon=1.0, delta=1e-6, teachers=9, classes=2, queries=5, answered=-1)
     with pytest.raises(InvalidInput, match="too far from the counts to account for"):
         ConfidentMax(**{**good, "threshold": 10**9}).query_cost(8.0)
-    with pytest.raises(InvalidInput, match="test_scale must"):
-        ConfidentMax(**{**good, "test_scale": 1e-200})
     with pytest.raises(InvalidInput, match="largest must"):
         ConfidentMax(**good).answer_probability(4)
     with pytest.raises(InvalidInput, match="finite order"):

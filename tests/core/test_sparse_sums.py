@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 
-from quorate import InvalidInput
 from quorate.core.errors import BudgetSpent
 from quorate.core.mechanisms import NoisyVectors, SparseSums
 from quorate.core.mechanisms.distributions import gaussian_tail
@@ -55,10 +54,3 @@ def test_a_release_of_a_budget_takes_its_slack_and_share_once():
     assert mechanism.slack <= 1e-7
     with pytest.raises(BudgetSpent):
         SparseSums.release_within(vectors, {"a": 1}, lambda keys: np.zeros(1, dtype=np.int64), **settings)
-
-
-@pytest.mark.parametrize("wrong", [{"head": 0}, {"keys_per_unit": 0}, {"scale": -1.0}, {"threshold": 0}])
-def test_wrong_settings_are_refused(wrong):
-    settings = {"head": 1, "keys_per_unit": 1, "squared_sensitivity": 2, "scale": 1.0, "threshold": 3}
-    with pytest.raises(InvalidInput):
-        SparseSums(**{**settings, **wrong})

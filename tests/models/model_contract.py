@@ -3,6 +3,7 @@
 the class      is in the registry by its kind and name, and says what it takes, gives and how it spends
 the folder     lists every file; who may read it is as the spending says; a page states a published claim
 loading        gives the same class, claim, classes and answers, bit for bit, in another process without pickle
+the state      that is loaded is the one that was saved: written again it gives the same values and the same bytes
 the budget     goes on: what was spent stays spent, what was answered is free, and the ledger is never left behind
 serving        takes and gives the same tensors before and after, and a published model says the same
 refusals       of bad queries come before anything is spent, and a model with a budget is not copied
@@ -19,7 +20,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.utils import get_tags
 
-from quorate import InvalidInput, load, save
+from quorate import BudgetSpent, InvalidInput, load, save
 from quorate.core.errors import LedgerRefused
 from quorate.core.ledger import LEDGER_FILES
 from quorate.core.requests import Request
@@ -87,11 +88,15 @@ def check_model(model, folder, *, kind, access, queries, table):
     returned.
     """
     check_class(model, kind, access)
-    claim, classes = model.claim_, getattr(model, "classes_", None)
+    claim, classes, session = model.claim_, getattr(model, "classes_", None), getattr(model, "session_", None)
+    folder.mkdir(mode=0o755)
     assert save(model, folder, extra={"note.txt": b"mine"}) == folder
     if access is PrivateFolder:
         with pytest.raises(InvalidInput, match="has a folder already"):
             save(model, folder.with_name("another"))
+        if model.inputs == "rows" and model.session_ is not session:
+            with pytest.raises((BudgetSpent, LedgerRefused, InvalidInput)):  # what was in memory answers no more
+                session.ask(model.check_queries(np.array(queries)))
     expected = told(model, queries)
     assert (expected["claim"], expected["classes"]) == (claim, None if classes is None else classes.tolist())
     opened = open_folder(folder)
@@ -104,6 +109,7 @@ def check_model(model, folder, *, kind, access, queries, table):
     assert loaded == expected
     if access is PublishedFolder and "epsilon_spent" in asked:
         assert asked["epsilon_spent"] == 0
+    check_state(folder)
     check_spending(folder, opened, queries)
     check_tampering(folder, opened)
     return asked["answers"]
@@ -127,6 +133,17 @@ def check_class(model, kind, access):
     assert Mine.saved_as is None
     assert type(found.__name__, (found,), {"kind": kind, "__module__": "mine"}).saved_as is None
     assert find_class(kind, found.__name__) is found
+
+
+def check_state(folder):
+    """A model that is loaded and written again has the same values and files, whatever its class keeps."""
+    opened, model = open_folder(folder), load(folder)
+    state = model.to_state()
+    written = json.loads(json.dumps({**state.values}, default=lambda value: value.item()))
+    assert written == {name: opened.manifest[name] for name in written}
+    for name, content in state.files.items():
+        assert name.endswith(".skops") or content == opened.contents[name], name  # skops writes ids of objects
+    closed(model)
 
 
 def check_spending(folder, opened, queries):

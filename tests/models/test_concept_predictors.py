@@ -102,18 +102,10 @@ def test_a_universal_classifier_whose_ballots_end_early_goes_on():
 
 
 def test_settings_of_the_universal_classifier():
-    X, y = [[0.0], [1.0]] * 50, [0, 1] * 50
-    for settings in (
-        {"share": 0},
-        {"share": 1},
-        {"alpha": 0},
-        {"alpha": 1},
-        {"beta": 2},
-        {"ballots": 0},
-        {"delta": 0.0},
-    ):
+    y = [0, 1] * 50
+    for settings in ({"share": 0}, {"share": 1}, {"delta": 0.0}):
         with pytest.raises(InvalidInput, match=f"{next(iter(settings))}.* must be"):
-            UniversalClassifier(Thresholds(), **settings).fit(X, y)
+            UniversalClassifier(Thresholds(), **settings).fit([[0.0], [1.0]] * 50, y)
     with pytest.raises(Infeasible, match="pass fewer points"):
         UniversalClassifier(Halfspaces(2), ballots=5000).fit(np.random.default_rng(0).normal(size=(100, 2)), y)
 
@@ -279,10 +271,6 @@ def test_bad_records_and_settings_are_refused_without_a_value(kind):
         kind(Thresholds()).fit(X, np.arange(2000) % 3)
     with pytest.raises(InvalidInput, match="concept reads 2 features and X has 1"):
         kind(Halfspaces(2)).fit(X, y)
-    with pytest.raises(InvalidInput, match="concept must"):
-        kind("thresholds").fit(X, y)
-    with pytest.raises(InvalidInput, match="records_per_person"):
-        kind(Thresholds(), records_per_person=0).fit(X, y)
     with pytest.raises(ValueError, match="inconsistent numbers of samples") as told:
         kind(Thresholds()).fit(X, y[:-1])
     assert str(SECRET) not in str(told.value)
@@ -305,19 +293,10 @@ def test_no_value_and_no_label_of_a_record_is_refused(kind):
 
 def test_settings_of_the_stable_classifier():
     X, y = np.arange(50.0)[:, np.newaxis], np.tile([0, 1], 25)
-    for gamma in (0, 1, 1.5, "much"):
-        with pytest.raises(InvalidInput, match="gamma must"):
-            StableClassifier(Thresholds(), gamma=gamma).fit(X, y)
     with pytest.raises(Infeasible, match=r"gamma=0\.01 takes at least 200 units, and there are 50"):
         StableClassifier(Thresholds(), gamma=0.01).fit(X, y)
     with pytest.raises(Infeasible, match="take a smaller subset"):
         StableClassifier(Thresholds(), gamma=0.1, subset=5).fit(X, y)
-
-
-@pytest.mark.parametrize("settings", [{"epsilon": 0}, {"delta": 0.0}, {"queries": 0}, {"n_jobs": 0}, {"teachers": 0}])
-def test_settings_of_the_agnostic_classifier(settings):
-    with pytest.raises(InvalidInput, match="must be"):
-        AgnosticClassifier(Thresholds(), **settings).fit([[0.0], [1.0]], [0, 1])
 
 
 def test_what_is_infeasible_says_so():
@@ -366,9 +345,8 @@ def test_a_pure_classifier_answers_as_often_as_planned(method):
 
 def test_settings_of_the_pure_classifier():
     X, y = np.arange(40.0)[:, np.newaxis], np.repeat([0, 1], 20)
-    for settings in ({"method": "best"}, {"alpha": 0.5}, {"alpha": 0}, {"queries": 0}, {"subset": 0}, {"n_jobs": 0}):
-        with pytest.raises(InvalidInput, match=f"{next(iter(settings))} must be"):
-            PureClassifier(Thresholds(), **settings).fit(X, y)
+    with pytest.raises(InvalidInput, match="alpha must be"):
+        PureClassifier(Thresholds(), alpha=0.5).fit(X, y)
     with pytest.raises(Infeasible, match="40 units are too few for relabelling"):
         PureClassifier(Thresholds(), method="relabel", epsilon=0.5).fit(X, y)
     with pytest.raises(Infeasible, match="raise epsilon, plan for fewer queries"):

@@ -158,27 +158,6 @@ def test_other_settings_come_back(name, tmp_path):
     closed(loaded)
 
 
-@pytest.mark.parametrize("name", ["student", "semi-private", "query release classifier"])
-def test_what_is_published_is_all_that_fit_left(name, tmp_path):
-    made = KINDS[name][2]()
-    loaded = load(save(made, tmp_path / "model"))
-    assert type(loaded) is type(made)
-    rows = np.random.default_rng(2).normal(size=(500, 1))
-    assert np.array_equal(loaded.predict(rows), made.predict(rows))
-    assert (loaded.spent_epsilon_, loaded.unit_) == (made.spent_epsilon_, made.unit_)
-    if name == "student":
-        assert loaded.plan_ == made.plan_
-        assert np.array_equal(loaded.predict_proba(rows), made.predict_proba(rows))
-        for part in ("rows", "answered", "labels"):
-            assert np.array_equal(getattr(loaded.labelled_, part), getattr(made.labelled_, part))
-    else:
-        assert (loaded.candidates_, loaded.excess()) == (made.candidates_, made.excess())
-        assert getattr(loaded, "mistakes_", np.zeros(0)).tolist() == getattr(made, "mistakes_", np.zeros(0)).tolist()
-    save(loaded, tmp_path / "again")  # it may be published again, and by anybody
-    with pytest.raises(InvalidInput, match="never overwritten"):
-        save(made, tmp_path / "again")
-
-
 def test_a_published_student_holds_no_private_row_and_no_teacher(tmp_path):
     canary = 8765.4321000001
     rows = np.append(X, [[canary]] * 3, axis=0)

@@ -582,13 +582,10 @@ def test_what_cannot_be_searched_is_refused_before_anything_is_spent(estimator, 
 def test_wrong_settings_are_refused(monkeypatch):
     X, y, public = table(100)
     for settings, kind in (
-        ({"scoring": "f1"}, InvalidInput),
         ({"scoring": "roc_auc", "estimator": PrivateLogisticRegression(classes=["no", "yes", "maybe"])}, InvalidInput),
         ({"held_out": 0.001}, Infeasible),
         ({"held_out": 1.0}, Infeasible),
-        ({"method": "grid"}, InvalidInput),
         ({"delta": 0.0}, InvalidInput),
-        ({"epsilon": -1.0}, InvalidInput),
     ):
         with pytest.raises(kind, match=next(iter(settings))):
             PrivateSearchCV(**{"estimator": linear()} | settings).fit(X, y, public=public)

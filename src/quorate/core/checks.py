@@ -95,12 +95,12 @@ def set_validated(instance: object, **checked: object) -> None:
         object.__setattr__(instance, name, value)
 
 
-def check_delta(value: object, *, zero: bool = True) -> float:
+def check_delta(value: object, *, zero: bool = True, name: str = "delta") -> float:
     """Return `value` as a float if it is a valid delta; with `zero=False`, 0 is refused."""
     expected = "at least 0 and below 1" if zero else "above 0 and below 1"
-    number = _real("delta", value, expected)
+    number = _real(name, value, expected)
     if not 0 <= number < 1 or (number == 0 and not zero):
-        raise InvalidInput(f"delta must be {expected}, got {value!r}")
+        raise InvalidInput(f"{name} must be {expected}, got {value!r}")
     return number
 
 
@@ -153,7 +153,7 @@ _FIELDS: dict[str, Callable[[str, object], object]] = {  # the check of each set
     **dict.fromkeys(("scale", "threshold_scale", "query_scale", "test_scale", "winner_scale"), check_scale),
     **dict.fromkeys(("price", "epsilon", "epsilon_per_query"), check_positive),
     "order": lambda _, value: check_order(value),
-    "slack": lambda _, value: check_delta(value),
+    "slack": lambda name, value: check_delta(value, name=name),
 }
 
 

@@ -42,7 +42,7 @@ class NoisyShares(NoisyCounts):
     @classmethod
     def calibrate(cls, *, epsilon: float, delta: float, teachers: int, classes: int, queries: int) -> "NoisyShares":
         """Return the NoisyShares with the least noise that can answer this many queries within (epsilon, delta)."""
-        classes = check_count("classes", classes, least=2)
+        classes, queries = check_count("classes", classes, least=2), check_count("queries", queries)
         noisy_sum = NoisySum.calibrate(epsilon=epsilon, delta=delta, sensitivity=1, releases=queries)
         scale = noisy_sum.scale if classes == 2 else noisy_sum.scale * math.sqrt(2) * _UP  # proof: step 2
         return cls(teachers=teachers, classes=classes, scale=scale)

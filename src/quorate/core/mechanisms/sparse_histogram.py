@@ -46,6 +46,7 @@ class SparseHistogram:
     def calibrate(cls, *, epsilon: float, delta: float, columns: int) -> "SparseHistogram":
         """Return the SparseHistogram of the lowest threshold that can be released once within (epsilon, delta)."""
         epsilon, delta = check_positive("epsilon", epsilon), check_delta(delta, zero=False)
+        columns = check_count("columns", columns)
         histograms = [cls._with_slack(epsilon, delta, columns, delta * share) for share in _SLACK_SHARES]
         sound = [histogram for histogram in histograms if histogram is not None]
         if not sound:

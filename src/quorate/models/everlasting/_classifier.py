@@ -46,6 +46,7 @@ from quorate.models.predictors.records import (
     Predictions,
     allows_missing,
     check_auto_counts,
+    check_jobs,
     check_records,
     fill_missing,
 )
@@ -181,6 +182,7 @@ class EverlastingClassifier(AnsweringClassifier):
         check_positive("kappa", self.kappa)
         check_rate("labelled", self.labelled)
         check_auto_counts(self, "no_quorums", "phase_size")
+        check_jobs(self.n_jobs)
         estimator = self._estimator()
         if not isinstance(estimator, Concept) and not (hasattr(estimator, "fit") and is_classifier(estimator)):
             kind = repr(estimator) if isinstance(estimator, str) else type(estimator).__name__

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from quorate.core.arrays import Floats
-from quorate.core.checks import check_positive, warn_of_private
+from quorate.core.checks import check_delta, check_positive, warn_of_private
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.estimator_calls import Calls, one_thread, silence
 from quorate.core.mechanisms import NoisyVectors
@@ -172,6 +172,7 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
         if "_fits" in vars(self):
             self._count_fit()
         check_positive("epsilon", self.epsilon)
+        check_delta(self.delta)
         for name in _FITTED:
             self.__dict__.pop(name, None)  # of an earlier fit
         X, public = self._with_log_odds(X), None if public is None else self._with_log_odds(public)

@@ -33,7 +33,14 @@ from quorate.core.rows import take_rows
 from quorate.core.session import Session
 from quorate.models.predictors._subsample import PrivateClassifier, PublicRows
 from quorate.models.predictors.labels import class_codes
-from quorate.models.predictors.records import Predictions, allows_missing, check_records, unless_auto
+from quorate.models.predictors.records import (
+    Predictions,
+    allows_missing,
+    check_auto_counts,
+    check_jobs,
+    check_records,
+    unless_auto,
+)
 from quorate.models.predictors.sklearn_compat import KeepsPublished
 from quorate.models.saving.contract import State
 from quorate.models.saving.documents import put_teachers, read_teachers
@@ -114,8 +121,8 @@ class StudentFirstClassifier(KeepsPublished, PrivateClassifier):
         check_count("dissents", self.dissents)
         check_count("no_quorums", self.no_quorums)
         check_count("queries", self.queries)
-        if self.teachers != "auto":
-            check_count("teachers", self.teachers)
+        check_auto_counts(self, "teachers")
+        check_jobs(self.n_jobs)
         check_choice("on_no_quorum", self.on_no_quorum, _ON_NO_QUORUM)
         if not hasattr(self.student, "predict"):
             raise InvalidInput(f"student must be a fitted classifier, not {type(self.student).__name__}")
