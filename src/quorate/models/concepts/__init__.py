@@ -1,9 +1,8 @@
 """Concept classes: enumerate the dichotomies of a class on a point set and count their mistakes."""
 
 from quorate.core.hypotheses.concept import Concept, Constant, Dichotomies, Hypothesis, Tally
-from quorate.models.concepts._boxes import Box, Boxes
+from quorate.models.concepts._boxes import Box, Boxes, Conjunction, Conjunctions
 from quorate.models.concepts._check import check_concept
-from quorate.models.concepts._conjunctions import Conjunction, Conjunctions
 from quorate.models.concepts._finite import Finite, Member
 from quorate.models.concepts._halfspaces import Halfspace, Halfspaces
 from quorate.models.concepts._thresholds import Interval, Intervals, Threshold, Thresholds
