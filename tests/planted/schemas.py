@@ -208,14 +208,14 @@ def _unpaid_fractions(lines: Mapping[Any, Any], purse: Any, part: float) -> dict
     return {name: bool((line == np.rint(line)).all()) for name, line in lines.items()}
 
 
-def _half_paid_categories(blocks: Any, values: Any, purse: Any, part: float) -> Any:
+def _half_paid_categories(blocks: Any, values: Any, purse: Any, part: float, **sizes: Any) -> Any:
     """Pay for categories as if a unit were added: that is the mistake."""
 
     def release(counts: Any, *, squared_sensitivity: int, part: float) -> Any:
         return purse.release(counts, squared_sensitivity=squared_sensitivity // 2, part=part)
 
     half: Any = SimpleNamespace(release=release)
-    return _count_categories(blocks, values, half, part)
+    return _count_categories(blocks, values, half, part, **sizes)
 
 
 _count_categories = learned_cuts.count_categories
