@@ -8,7 +8,6 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from scipy import sparse
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.exceptions import DataConversionWarning, NotFittedError
@@ -146,17 +145,6 @@ def test_digests_tell_queries_apart():
 
 
 # Frames
-
-
-def test_pandas_and_polars_are_taken_by_name(records):
-    X, y = records
-    frame = pd.DataFrame(X, columns=["age", "dose"])
-    classifier = _quorum().fit(frame, y)
-    assert classifier.feature_names_in_.tolist() == ["age", "dose"]
-    assert classifier.predict(pd.DataFrame(EASY, columns=["age", "dose"])).tolist() == ["yes", "no"]
-    assert classifier.predict(pl.DataFrame({"age": [3.0], "dose": [0.0]})).tolist() == ["yes"]
-    with pytest.raises(ValueError, match="feature names"):
-        classifier.predict(pd.DataFrame(EASY, columns=["dose", "age"]))
 
 
 def _mixed(rows):
@@ -386,18 +374,6 @@ def test_no_value_of_a_fit_is_refused_or_reaches_another_teacher(records, estima
         ballots.append(fitted_ensemble(fitted).electorate.votes(X[:50]))
     for other in ballots[1:]:
         assert np.abs(ballots[0] - other).sum(axis=1).max() <= 2  # one teacher's vote
-
-
-@pytest.mark.filterwarnings("error")
-def test_errors_of_fit_repeat_no_value(records):
-    X, y = records[0], records[1]
-    for rows in (X + 77j, np.stack([X, X]), X[:, 0], X[:, 0].astype(object), sparse.csr_array(X + 77j)):
-        with pytest.raises(ValueError, match=r"Complex|dim|2D") as caught:
-            _quorum().fit(rows, y)
-        assert not any(word in str(caught.value) for word in ("77", "0.125", "nan"))
-        assert caught.value.__cause__ is None
-        assert caught.value.__suppress_context__ or caught.value.__context__ is None
-    _quorum().fit(X.astype(np.longdouble) * np.longdouble("1e4000"), y)  # beyond all floats: infinite, without a word
 
 
 def test_an_infeasible_request_says_what_would_do(records):

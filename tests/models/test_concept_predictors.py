@@ -7,8 +7,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from sklearn.base import clone
-from sklearn.model_selection import cross_val_score
 
 from quorate import BudgetSpent, Infeasible, InvalidInput, load, save
 from quorate.compute.learners import Deal
@@ -237,31 +235,6 @@ def test_slots_have_public_sizes():
         pickle.dumps(records)
 
 
-@pytest.mark.parametrize(
-    "made",
-    [
-        StableClassifier(Thresholds(), gamma=0.3),
-        AgnosticClassifier(Thresholds(), epsilon=4.0, queries=5, teachers=120, aggregator="noisy_max"),
-        UniversalClassifier(Thresholds(), epsilon=6.0, ballots=5, teachers=120, aggregator="noisy_max"),
-        PureClassifier(Thresholds(), epsilon=44.0, method="stable", queries=2),
-        PureClassifier(Thresholds(), epsilon=4.0, method="realizable", queries=2, teachers=40),
-    ],
-)
-def test_manners(made):
-    X, y, _ = noisy(3000, noise=0.0)
-    assert clone(made).get_params() == made.get_params()
-    assert made.fit(X, y) is made
-    assert "counts as public" in made.claim_
-    assert list(made.stream([[0.05], [0.95]])) == [0, 1]
-    assert made.score([[0.05], [0.95]], [0, 1]) == 1.0
-    assert made.classes_.tolist() == [0, 1]
-    assert str(SECRET) not in repr(made)
-    if isinstance(made, StableClassifier):
-        assert len(cross_val_score(clone(made).set_params(classes=[0, 1]), X[:600], y[:600], cv=2)) == 2
-    with pytest.raises(ValueError, match=r"inf"):
-        made.predict([[np.inf]])
-
-
 @pytest.mark.parametrize("kind", [StableClassifier, AgnosticClassifier, UniversalClassifier, PureClassifier])
 def test_bad_records_and_settings_are_refused_without_a_value(kind):
     X, y = np.full((2000, 1), SECRET), np.tile([0, 1], 1000)
@@ -274,21 +247,6 @@ def test_bad_records_and_settings_are_refused_without_a_value(kind):
     with pytest.raises(ValueError, match="inconsistent numbers of samples") as told:
         kind(Thresholds()).fit(X, y[:-1])
     assert str(SECRET) not in str(told.value)
-
-
-@pytest.mark.parametrize("kind", [AgnosticClassifier, UniversalClassifier, StableClassifier, PureClassifier])
-def test_no_value_and_no_label_of_a_record_is_refused(kind):
-    """A value that is no number counts as 0, and a label that is no class as the first class."""
-    X, y = np.random.default_rng(0).uniform(size=(2000, 1)), np.tile([0, 1], 1000).astype(object)
-    odd, zero = X.astype(object), X.copy()
-    odd[3], odd[4], zero[3:5] = np.nan, "Smith, 1987", 0.0
-    y[3:6] = 0
-    records = []
-    for rows, labels in ((zero, y), (odd, np.array([*y[:3], None, "5", "Smith", *y[6:]], dtype=object))):
-        made = kind(Thresholds(), classes=[0, 1])
-        records.append(made._records(rows, labels, None))
-    assert records[0].points.tobytes() == records[1].points.tobytes()
-    assert records[0].labels.tolist() == records[1].labels.tolist()
 
 
 def test_settings_of_the_stable_classifier():

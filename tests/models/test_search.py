@@ -482,23 +482,6 @@ def test_people_are_in_one_part_and_score_by_one_row():
     assert sorted(trials._people["groups"]) == sorted(fitted)
 
 
-def test_frames_and_lists_are_searched_too():
-    X, y, public = table(1500)
-    frame, known = (pandas.DataFrame(rows, columns=["a", "b"]) for rows in (X, public))
-    people = np.arange(1500) // 2
-    with entropy_tape(1):
-        made = PrivateSearchCV(linear(), GRID, epsilon=9.0, method="composition").fit(
-            frame, y, groups=people, public=known
-        )
-        assert made.best_params_ == GRID_BEST
-        assert "all rows of one person" in made.claim_
-        assert made.predict(frame[:5]).shape == (5,)
-        made = PrivateSearchCV(linear(), GRID, epsilon=9.0, method="composition").fit(
-            X.tolist(), y.tolist(), public=public
-        )
-        assert made.best_params_ == GRID_BEST
-
-
 @pytest.mark.parametrize("container", ["matrix", "objects", "pandas", "polars", "sparse"])
 def test_no_value_of_a_row_that_scores_is_refused(container):
     X, y, public = table(1500)

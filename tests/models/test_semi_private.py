@@ -13,8 +13,7 @@ from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from quorate import Infeasible, InvalidInput
-from quorate.auditing import entropy_tape
+from quorate import Infeasible
 from quorate.auditing._choices import choice_law
 from quorate.core.mechanisms.exponential import ExponentialChoice
 from quorate.models.concepts import Boxes, Conjunctions, Halfspaces, Intervals, Stumps, Thresholds
@@ -233,23 +232,6 @@ def test_frames_and_pipelines(records):
 
 
 @pytest.mark.parametrize(
-    ("X", "y"),
-    [
-        ([[1.0]] * 40, [0] * 20 + [1] * 20),  # one point, and both labels
-        ([[1.0]] * 40, [1] * 40),  # one class only
-        ([[1.0], [1.0], [2.0], [2.0]] * 50, [0, 0, 1, 1] * 50),  # ties and duplicates
-        ([[1.0]], [0]),
-    ],
-)
-def test_data_that_say_little_give_some_hypothesis_and_the_same_guarantee(X, y):
-    made = SemiPrivateClassifier(Intervals(), classes=[0, 1], epsilon=0.5)
-    made.fit(X, y, public=[[1.5], [1.5], [1.5]])
-    assert made.candidates_ == 2
-    assert made.predict(X).shape == (len(X),)
-    assert made.claim_.startswith("(0.5, 0)-differentially private")
-
-
-@pytest.mark.parametrize(
     ("settings", "given", "text"),
     [
         ({}, {}, "needs public points"),
@@ -267,31 +249,3 @@ def test_refusals_come_before_anything_is_drawn(settings, given, text, monkeypat
     with pytest.raises(ValueError, match=text):
         made.fit([[1.0], [2.0]], [0, 1], **given)
     assert not hasattr(made, "hypothesis_")
-
-
-@pytest.mark.filterwarnings("error")
-def test_no_private_value_is_refused_and_an_unknown_label_counts_as_the_first_class():
-    """A hypothesis counts every row, so that the number of rows that count tells of nobody."""
-    points, told = np.linspace(0, 1, 30)[:, np.newaxis], []
-    labels = np.where(points[:, 0] > 0.5, "yes", "no").tolist()
-    rows = (
-        (points.tolist(), ["no", *labels[1:]]),
-        (points.tolist(), ["Smith", *labels[1:]]),
-        (points.tolist(), [None, *labels[1:]]),
-        ([["Smith"], *points[1:].tolist()], labels),
-        ([[None], *points[1:].tolist()], labels),
-    )
-    for X, y in rows:
-        with entropy_tape(6):
-            made = SemiPrivateClassifier(classes=["no", "yes"], epsilon=9.0).fit(X, y, public=points)
-        told.append(made.predict(points).tolist())
-    assert told[0] == told[1] == told[2]
-    assert told[3] == told[4]
-
-
-def test_errors_about_private_rows_repeat_no_value():
-    with pytest.raises(ValueError, match="2D") as raised:
-        SemiPrivateClassifier(classes=["no", "yes"]).fit(["Smith", "1"], ["no", "yes"], public=[[1.0]])
-    assert "Smith" not in str(raised.value)
-    with pytest.raises(InvalidInput, match="at least 2 classes"):
-        SemiPrivateClassifier().fit([[1.0], [2.0]], [1, 1], public=[[1.0]])

@@ -233,18 +233,6 @@ def test_data_frames_and_columns_of_text():
         made.predict(frame.rename(columns={"size": "length"}))
 
 
-@pytest.mark.parametrize("points", ["random", "margin", "k-centre"])
-@pytest.mark.parametrize("container", [pd.DataFrame, pl.DataFrame, np.ndarray.tolist])
-def test_records_and_points_in_any_container(records, public, container, points):
-    X, rows = (container(matrix) for matrix in (records[0], public))
-    if hasattr(X, "columns"):
-        X.columns = rows.columns = ["length", "width"]
-    for made in (_made(points=points).fit(X, records[1], public=rows), _made(points=points, mode="label-private")):
-        if made.mode == "label-private":
-            made.fit(X, pl.Series(records[1].tolist()))
-        assert (made.predict(rows) == np.where(public.sum(axis=1) > 0, "yes", "no")).mean() > LEARNED
-
-
 # Nothing private hangs on the fitted object
 
 
@@ -517,13 +505,6 @@ def test_labels_survive_a_student_that_fails(records, public, monkeypatch, point
     assert "labelled_" in caught.value.__notes__[0]
     assert made.labelled_.labels.size == labels
     assert made.spent_epsilon_ > 0
-
-
-def test_an_earlier_student_does_not_outlive_a_failed_fit(records, public):
-    made = _made().fit(*records, public=public)
-    with pytest.raises(InvalidInput):
-        made.set_params(student=LinearSVC(C=-1.0)).fit(*records, public=public)
-    assert not hasattr(made, "student_")
 
 
 # Refusals, before anything is spent
