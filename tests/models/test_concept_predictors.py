@@ -139,20 +139,6 @@ def test_a_stable_classifier_learns_in_the_plane():
     assert made.predict([[0.1, 0.1], [0.9, 0.9]]).tolist() == [0, 1]
 
 
-def test_an_answer_is_kept_for_its_caller_and_the_budget_ends():
-    X, y, _ = noisy(5000, noise=0.0)
-    made = AgnosticClassifier(Thresholds(), epsilon=3.0, queries=3, teachers=50, aggregator="noisy_max").fit(X, y)
-    first = made.predict(CLEAR[:3])
-    assert first.refused == 0
-    spent = made.spent_epsilon()
-    assert made.predict(CLEAR[:3]).tolist() == first.tolist()
-    assert made.spent_epsilon() == spent <= 3.0
-    with pytest.raises(BudgetSpent):
-        made.predict([[0.95]])
-    assert made.predict(CLEAR[:3]).tolist() == first.tolist()
-    assert made.spent_epsilon() <= 3.0
-
-
 def test_a_stable_answer_is_kept_for_its_caller():
     """Between two equal halves a fresh draw is a coin: 40 repeats of one query would all agree with chance 2**-39."""
     X, y = np.zeros((40, 1)), np.tile([0, 1], 20)

@@ -23,11 +23,8 @@ from quorate.models.concepts import (
     Threshold,
     Thresholds,
 )
-from quorate.models.saving import PrivateFolder, open_folder
 from quorate.models.saving.codecs import from_plain, to_plain
 from quorate.models.saving.documents import HYPOTHESES
-
-METHODS = ("agnostic", "universal", "stable", "pure", "semi-private")
 
 
 def _table(path: Path, rows: int, *, seed: int, label: bool = True, person: bool = False) -> Path:
@@ -51,11 +48,6 @@ def tables(tmp_path):
     }
 
 
-def _right(path: Path) -> list[str]:
-    with path.open() as file:
-        return ["yes" if int(row["age"]) >= 50 else "no" for row in csv.DictReader(file)]
-
-
 def _run(tables, out, method, **options):
     """Run the command with these options; those that are None are left out."""
     given = {"label": "ill", "classes": "no,yes", "public": tables["public"], "out": out}
@@ -68,37 +60,6 @@ def _run(tables, out, method, **options):
         for part in (f"--{name.replace('_', '-')}", str(value))
     ]
     return main(["fit", method, str(tables["table"]), *texts, "--json"])
-
-
-def test_a_published_hypothesis_is_a_folder_that_answers(tables, tmp_path, capsys):
-    out = tmp_path / "published"
-    assert _run(tables, out, "semi-private") == 0
-    bill = json.loads(capsys.readouterr().out)
-    assert sorted(path.name for path in out.iterdir()) == ["GUARANTEE.md", "claim.json", "manifest.json", "schema.json"]
-    assert main(["predict", str(out), str(tables["ask"]), "--json"]) == 0
-    told = np.array(json.loads(capsys.readouterr().out)["answers"])
-    assert (told == np.array(_right(tables["ask"]))).mean() > 0.7  # 200 public points leave few ages unseen
-    assert bill["candidates"] == json.loads((out / "manifest.json").read_text())["candidates"]
-    assert bill["excess"] > 0
-    (out / "schema.json").write_text((out / "schema.json").read_text() + " ")
-    assert main(["predict", str(out), str(tables["ask"])]) == 1
-    assert "was changed after the model was saved" in capsys.readouterr().err
-    assert _run(tables, out, "semi-private") == 1
-    assert "never overwritten" in capsys.readouterr().err
-
-
-def test_people_and_a_report(tables, tmp_path, capsys):
-    pytest.importorskip("matplotlib")
-    pytest.importorskip("jinja2")
-    tables["table"] = _table(tmp_path / "people.csv", 10_000, seed=3, person=True)
-    page = tmp_path / "report.html"
-    assert _run(tables, tmp_path / "out", "semi-private", groups="person", records_per_person=2, report=page) == 0
-    bill = json.loads(capsys.readouterr().out)
-    assert bill["privacy_unit"] == "person"
-    text = page.read_text()
-    assert "A private hypothesis" in text
-    assert "PROOF_CONCEPTS.md" in text
-    assert "the public points are not protected" in text
 
 
 @pytest.mark.parametrize(
@@ -114,29 +75,6 @@ def test_refusals(method, given, code, text, tables, tmp_path, capsys):
     assert _run(tables, tmp_path / "out", method, **given) == code
     assert text in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize("method", ["agnostic", "universal", "stable", "pure"])
-def test_the_model_is_kept_and_answers_again_as_before(method, tables, tmp_path, capsys):
-    """All ages are far from 50. A pure answer is turned with a chance of 1/200: ten of 28 less than once in 10^15."""
-    given = {"epsilon": 60.0, "queries": 30} if method == "pure" else {"queries": 40} if method == "agnostic" else {}
-    assert _run(tables, tmp_path / "model", method, **given) == 0
-    bill = json.loads(capsys.readouterr().out)
-    assert "queries" not in bill
-    assert bill.get("queries_planned") == given.get("queries")
-    assert isinstance(open_folder(tmp_path / "model"), PrivateFolder)
-    ages = [21, 88] if method == "stable" else [*range(20, 34), *range(75, 89)]
-    (tmp_path / "asked.csv").write_text("age,dose\n" + "".join(f"{age},0.0\n" for age in ages))
-    for _ in range(2):
-        assert main(["predict", str(tmp_path / "model"), str(tmp_path / "asked.csv"), "--json"]) == 0
-        told = json.loads(capsys.readouterr().out)
-        assert told["answered"] == len(ages)
-    wrong = sum(answer != ("yes" if age >= 50 else "no") for answer, age in zip(told["answers"], ages, strict=True))
-    assert wrong <= len(ages) // 3
-    if method == "stable":
-        assert told["delta_spent"] == pytest.approx(len(ages) * told["stability"])
-    else:
-        assert 0 < told["epsilon_spent"] <= bill["epsilon"]
 
 
 def test_a_published_hypothesis_is_corrected_from_the_command_line(tables, tmp_path, capsys):

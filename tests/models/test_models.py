@@ -82,6 +82,13 @@ KINDS = {
             DecisionTreeClassifier(max_depth=2), aggregator="quorum", no_quorums=2, **SETTINGS
         ).fit(X, Y),
     ),
+    "scores": (
+        "classifier",
+        PrivateFolder,
+        lambda: PrivateClassifier(
+            scores=True, holdout=0.2, prior={"yes": 0.5, "no": 0.5}, class_weight={"yes": 2, "no": 1}, **SETTINGS
+        ).fit(X, Y),
+    ),
     "everlasting": (
         "everlasting",
         PrivateFolder,
@@ -167,17 +174,6 @@ def test_a_published_student_holds_no_private_row_and_no_teacher(tmp_path):
     assert np.float64(canary).tobytes() not in content
     assert b"8765.43" not in content
     assert b"DecisionTree" not in content  # what the teachers were
-
-
-def test_a_data_frame_is_remembered(tmp_path):
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame({"a": X[:, 0], "b": 1.0})
-    public = pandas.DataFrame({"a": PUBLIC[:, 0], "b": 1.0})
-    made = StudentClassifier(DecisionTreeClassifier(max_depth=2), aggregator="noisy_max", **SETTINGS)
-    made.fit(frame, Y, public=public)
-    loaded = load(save(made, tmp_path / "model"))
-    assert loaded.feature_names_in_.tolist() == ["a", "b"]
-    assert loaded.predict(public.head(20)).tolist() == made.predict(public.head(20)).tolist()
 
 
 def test_models_that_cannot_be_kept_say_so(tmp_path):

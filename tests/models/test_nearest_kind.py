@@ -84,18 +84,6 @@ def test_what_a_model_keeps_of_its_units_is_no_answer(tmp_path):
     model.session_.close()
 
 
-def test_scores_come_back_with_the_model(tmp_path):
-    model = fitted(scores=True, votes=30.0)
-    before = model.predict_proba(SURE)
-    save(model, tmp_path / "model")
-    model.session_.close()
-    again = load(tmp_path / "model")
-    assert (again.predict_proba(SURE) == before).all()
-    assert again.predict(SURE).tolist() == [1, 0]
-    assert again.decision_function(SURE).round(6).tolist() == (before[:, 1] - 0.5).round(6).tolist()
-    again.session_.close()
-
-
 FORKS = """
 import os, sys
 from quorate import load
@@ -503,14 +491,3 @@ def test_a_plan_and_a_regressor_by_the_command_line(tmp_path, capsys, monkeypatc
     assert high - low > 40
     assert main([*fit.split(), "--scores", "--out", "other"]) == 1
     assert "--bounds and --scores do not go together" in capsys.readouterr().err
-
-
-def test_scores_by_the_command_line(tmp_path, monkeypatch, run_json):
-    monkeypatch.chdir(tmp_path)
-    write_rows(tmp_path / "records.csv", "a,b,ill", zip(*X[:, :2].T, np.where(Y, "yes", "no"), strict=True))
-    (tmp_path / "queries.csv").write_text("a,b\n3,3\n-3,-3\n")
-    fit = "fit neighbours records.csv --label ill --classes no,yes --radius 0.5 --votes 9 --metric cosine --scores"
-    run_json(f"{fit} --epsilon 8 --out model")
-    answered = run_json("predict model queries.csv")
-    assert answered["answers"] == ["yes", "no"]
-    assert answered["scores"][0][1] > 0.8 > 0.2 > answered["scores"][1][1]

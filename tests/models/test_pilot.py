@@ -1,6 +1,5 @@
 """What labelled public rows say of a plan before a private record is read, and what is said where they cannot."""
 
-import csv
 import warnings
 
 import numpy as np
@@ -8,7 +7,6 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import quorate as qr
-from quorate.cli import main
 from quorate.core.errors import Infeasible
 from quorate.planner.pilot import LEAST_HALF, Pilot, run_pilot
 from quorate.planner.task import few_rows_warning
@@ -138,28 +136,6 @@ def test_teachers_of_few_records_are_warned_of():
     with pytest.warns(UserWarning, match="a teacher has 30 records for 8 classes"):
         voting().fit(*PRIVATE)
     assert "a teacher has 1 record for 2 classes" in qr.plan(records=100, teachers=100).warnings[0]
-
-
-def write(path, X, y):
-    with path.open("w", newline="") as file:
-        csv.writer(file).writerows(
-            [[*"abcdef", "y"], *([*row, label] for row, label in zip(X.round(4), y, strict=True))]
-        )
-
-
-def test_the_command_line_measures_and_prints_what_it_supposes(tmp_path, capsys):
-    write(tmp_path / "private.csv", PRIVATE[0][:6000], PRIVATE[1][:6000])
-    write(tmp_path / "public.csv", *PUBLIC)
-    command = ["fit", "subsample", str(tmp_path / "private.csv"), "--label", "y", "--teachers", "200"]
-    asked = ["--aggregator", "quorum", "--queries", "200", "--epsilon", "4"]
-    assert main([*command, *asked, "--public", str(tmp_path / "public.csv"), "--out", str(tmp_path / "measured")]) == 0
-    said = " ".join(capsys.readouterr().err.split())
-    assert "On public points" in said
-    assert "hardly learns them" in said
-    assert main([*command, *asked, "--classes", "0,1,2,3,4,5,6,7", "--out", str(tmp_path / "assumed")]) == 0
-    said = " ".join(capsys.readouterr().err.split())
-    assert "10% of the votes go against the plurality, which is assumed and not measured" in said
-    assert "Assumed: disagreement was not given" in said
 
 
 def test_a_named_aggregator_that_falls_short_is_warned_of():

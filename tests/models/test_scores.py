@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from quorate import BudgetSpent, Infeasible, InvalidInput, PrivateClassifier, load, plan, save
+from quorate import BudgetSpent, Infeasible, InvalidInput, PrivateClassifier, load, plan
 from quorate.cli import main
 from quorate.compute.ensemble import Ensemble
 from quorate.compute.ensemble.estimators import EstimatorTeachers
@@ -25,7 +25,6 @@ from quorate.core.mechanisms import NoisyShares
 from quorate.core.requests import NO_QUORUM
 from quorate.models.predictors._voting import estimate_rates
 from quorate.models.predictors.base import Scoring
-from quorate.models.saving import open_folder
 from quorate.planner.task import by_class, check_prior, rare_class_warning, takes_class_weight, weigh_classes
 from quorate.service._outputs import outputs_of
 
@@ -226,20 +225,6 @@ def test_class_shares_are_estimated_with_the_rates_and_paid_for():
     assert labels.answered.all()
 
 
-def test_a_saved_model_shows_the_same_numbers(tmp_path):
-    settings = {"class_weight": {"yes": 5.0, "no": 1.0}, "prior": SHARES, "threshold": "balanced", "holdout": 0.2}
-    classifier = made(**settings)
-    before = classifier.predict_proba(QUERIES)
-    folder = save(classifier, tmp_path / "model")
-    loaded = load(folder)
-    assert loaded.predict_proba(QUERIES).tolist() == before.tolist()
-    assert loaded.predict(QUERIES).tolist() == classifier.predict(QUERIES).tolist()
-    assert (loaded.class_weight, loaded.prior) == ([1.0, 5.0], [0.875, 0.125])
-    assert (loaded.estimate_, loaded.plan_) == (classifier.estimate_, classifier.plan_)
-    assert loaded.spent_epsilon() == classifier.spent_epsilon()
-    assert open_folder(folder).manifest["mechanism"]["kind"] == "NoisyShares"
-
-
 def test_a_served_model_has_a_tensor_of_scores():
     scoring = Scoring(NoisyShares(teachers=10, classes=2, scale=1.0), 0.3)
     classifier = SimpleNamespace(outputs="vote shares", classes_=np.array(["no", "yes"]), scoring=lambda: scoring)
@@ -288,32 +273,6 @@ def tables(tmp_path):
             writer.writerow(["a", "b", "label"])
             writer.writerows([*row, label] for row, label in zip(X[rows].tolist(), Y[rows].tolist(), strict=True))
     return tmp_path
-
-
-def test_scores_from_the_command_line(tables, capsys):
-    fit = ["fit", "subsample", str(tables / "records.csv"), "--public", str(tables / "public.csv"), "--label", "label"]
-    fit += ["--epsilon", "8", "--teachers", "100", "--queries", "20", "--scores", "--threshold", "balanced"]
-    assert main([*fit, "--out", str(tables / "model"), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["plan"]["aggregator"] == "noisy_shares"
-    loaded = load(tables / "model")
-    assert loaded.prior == pytest.approx([float((Y[4000:5000] == label).mean()) for label in ("no", "yes")])
-    ask = ["predict", str(tables / "model"), str(tables / "queries.csv")]
-    assert main([*ask, "--out", str(tables / "answers.csv")]) == 0
-    assert main([*ask, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    with (tables / "answers.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    assert list(rows[0]) == ["row", "answer", "outcome", "score_no", "score_yes"]
-    shown = [[float(row["score_no"]), float(row["score_yes"])] for row in rows]
-    assert np.allclose(shown, told["scores"], rtol=0, atol=5e-6)  # six digits are written
-    assert [row["answer"] for row in rows] == told["answers"]
-    assert all(
-        (row["answer"] == "yes") == (score[1] >= loaded.prior[1]) for row, score in zip(rows, shown, strict=True)
-    )
-    with (tables / "more.csv").open("w") as file:
-        file.write("a,b\n" + "".join(f"{number / 100},0\n" for number in range(30)))
-    assert main(["predict", str(tables / "model"), str(tables / "more.csv"), "--out", str(tables / "rest.csv")]) == 1
-    assert (tables / "rest.csv").read_text().splitlines()[-1] == "30,,refused,,"
 
 
 def test_the_command_line_takes_weights_and_warns(tables, capsys):

@@ -15,7 +15,6 @@ from quorate import BudgetSpent, Infeasible, InvalidInput, NoQuorum
 from quorate.compute.ensemble import Ensemble
 from quorate.compute.ensemble.estimators import EstimatorTeachers
 from quorate.core.ballots import release_votes
-from quorate.core.mechanisms import Dissent, Quorum
 from quorate.core.mechanisms.dissent import proposed_first
 from quorate.core.requests import Request
 from quorate.models.predictors._student_first import StudentFirstClassifier
@@ -129,16 +128,6 @@ def test_a_query_that_the_student_has_no_label_for_fails_for_its_caller_alone():
     replies = RequestBatcher(session.ask_all)._answer(asked)
     assert isinstance(replies.pop(2), InvalidInput)
     assert [reply.labels.tolist() for reply in replies] == [[0], [1], [1], [0]]
-
-
-def test_the_whole_of_both_runs_fits_the_budget():
-    """Every dissent and every no-quorum that was planned for can be paid, and the account never passes epsilon."""
-    made = StudentFirstClassifier(STUDENT, **TARGET).fit(X, Y)
-    run, quorum = made.session_.answerer.dissent_run, made.session_.answerer.quorum_run
-    assert (run.answers([[0, 200]] * 9).labels == -1).sum() == 5
-    assert (quorum.answers([[100, 100]] * 9).labels == -1).sum() == 2
-    assert made.budget_.spent_epsilon() <= TARGET["epsilon"]
-    assert made.budget_.remaining().renyi < 0.03 * made.budget_.capacity().renyi
 
 
 # ---------------------------------------------------------------- the end
@@ -343,9 +332,3 @@ def test_a_student_that_says_something_else_is_refused(classifier):
     classifier.student_ = DummyClassifier().fit([[0, 0]], [["no", "yes"]])
     with pytest.raises(InvalidInput, match="one label for each query"):
         classifier.predict(RIGHT)
-
-
-def test_both_mechanisms_are_of_one_order(classifier):
-    assert isinstance(classifier.dissent_, Dissent)
-    assert isinstance(classifier.mechanism_, Quorum)
-    assert classifier.dissent_.order == classifier.mechanism_.order == classifier.budget_.order

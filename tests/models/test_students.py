@@ -341,12 +341,6 @@ def test_k_centre_is_within_twice_the_best_on_a_line():
     assert k_centre_points(X, 200).size == 10  # no more distinct points than that
 
 
-def test_k_centre_student(records, public):
-    made = _made(points="k-centre").fit(*records, public=public)
-    assert np.unique(made.labelled_.rows).size == 200
-    assert made.score(*records) > LEARNED
-
-
 def test_no_more_points_than_there_are(records, public):
     assert _made(queries=1000).fit(*records, public=public[:100]).labelled_.rows.size == 100
 

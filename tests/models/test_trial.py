@@ -1,7 +1,5 @@
 """Learners tried on public rows: what is chosen, that private records have no say, and that forecasts come true."""
 
-import json
-
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
@@ -12,7 +10,6 @@ from sklearn.tree import DecisionTreeClassifier
 
 from quorate import InvalidInput, PrivateClassifier, StudentClassifier, load, save
 from quorate.auditing._plays import simulate
-from quorate.cli import main
 from quorate.compute.ensemble import Ensemble
 from quorate.compute.learners import Deal, count_coefficients
 from quorate.planner import plan
@@ -232,18 +229,3 @@ def test_public_rows_that_do_not_fit_are_refused(public, labels, said):
     X, y = drawn("tree", 1000)
     with pytest.raises((InvalidInput, ValueError), match=said):
         PrivateClassifier(teachers=20, **SETTINGS).fit(X, y, public=public, public_labels=labels)
-
-
-def test_the_command_line_tries_on_a_public_table_with_labels(tmp_path, capsys):
-    for name, rows, seed in (("private", 6000, 0), ("public", 1500, 1)):
-        X, y = drawn("tree", rows, seed=seed, columns=3)
-        table = np.column_stack([X, y])
-        np.savetxt(tmp_path / f"{name}.csv", table, delimiter=",", header="a,b,c,ill", comments="", fmt="%.4f")
-        text = (tmp_path / f"{name}.csv").read_text()
-        (tmp_path / f"{name}.csv").write_text(text.replace(",1.0000\n", ",yes\n").replace(",0.0000\n", ",no\n"))
-    arguments = ["fit", "subsample", tmp_path / "private.csv", "--label", "ill", "--public", tmp_path / "public.csv"]
-    arguments += ["--epsilon", "2", "--queries", "50", "--aggregator", "sharp_majority", "--json"]
-    assert main([*map(str, arguments), "--learner", "auto", "--out", str(tmp_path / "m")]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["learner"].startswith("tree, tried on public rows and their labels")
-    assert isinstance(load(tmp_path / "m").estimator_, DecisionTreeClassifier)
