@@ -39,13 +39,13 @@ from benchmarks.figures import Figure, data_folder
 from quorate.compute.ensemble import Ensemble, deal_units
 from quorate.compute.ensemble.clusters import ClusterTable
 from quorate.compute.ensemble.dealing import Dealer
-from quorate.compute.ensemble.sources import SpilledRows
+from quorate.compute.ensemble.sources import SpilledRows, spill_rows
 from quorate.core.arrays import Floats, Integers
 from quorate.core.estimator_calls import CALL
 from quorate.core.mechanisms import DistributedMax, NoisyMax
 from quorate.core.mechanisms.distributions import gaussian_pmf
 from quorate.models.predictors import PrivateClassifier
-from quorate.models.predictors._subsample import Encoding, spill_rows
+from quorate.models.predictors._subsample import Encoding
 from quorate.tables import Label, Number, Schema
 from quorate.tables.files import TableStream
 from quorate.tables.persons import unit_numbers

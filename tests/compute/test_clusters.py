@@ -30,11 +30,12 @@ from quorate.compute.ensemble._engines import open_engine
 from quorate.compute.ensemble.clusters import ClusterTable, ClusterTeachers
 from quorate.compute.ensemble.dealing import Dealer
 from quorate.compute.ensemble.electorate import Electorate
-from quorate.compute.ensemble.sources import SpilledRows
+from quorate.compute.ensemble.sources import SpilledRows, spill_rows
 from quorate.core.errors import ClusterLost
-from quorate.models.predictors._subsample import Encoding, spill_rows
+from quorate.models.predictors._subsample import Encoding
 from quorate.tables import Label, Number, Schema
 from quorate.tables.files import TableStream, table_files, table_parts
+from support.here import Here
 
 MARK = 1.0 + 2.0**-50 * 77777  # a column that all private rows have, and nothing else
 SCHEMA = Schema({"a": Number(), "b": Number(), "mark": Number()}, label=Label("y", ["ill", "well"]))
@@ -49,64 +50,6 @@ LEARNERS = {
     "random tree": DecisionTreeClassifier(splitter="random"),
     "neighbours": KNeighborsClassifier(3),
 }
-
-
-class Here:
-    """A cluster in this process. What is sent is pickled, results can be lost, and `got` is all that was asked for."""
-
-    def __init__(self, workers=3):
-        self.workers, self.got, self.closed, self.lost = workers, [], 0, 0
-        self.made = []
-
-    def call(self, function, *arguments):
-        return self.spread(lambda *given: [function(*given)], arguments, 1, several=True)[0]
-
-    def spread(self, function, argument, outputs, *, several=False):
-        arguments = argument if several else (argument,)
-        sent = [one if isinstance(one, Result) else pickle.loads(pickle.dumps(one)) for one in arguments]
-        task = Task(function, sent)
-        self.made += (results := [Result(task, place) for place in range(outputs)])
-        return results
-
-    def get(self, reference):
-        if self.lost:
-            self.lost -= 1
-            raise ClusterLost("gone")
-        self.got.append(pickle.dumps(reference.value()))
-        return pickle.loads(self.got[-1])
-
-    def lose(self):
-        """Let all workers die: what they had is made again."""
-        for result in self.made:
-            result.task.items = None
-
-    def renew(self):
-        self.lose()
-
-    def drop(self, references):
-        pass
-
-    def close(self):
-        self.closed += 1
-
-
-class Task:
-    def __init__(self, function, arguments):
-        self.function, self.arguments, self.items = function, arguments, None
-
-    def run(self):
-        if self.items is None:
-            given = [one.value() if isinstance(one, Result) else one for one in self.arguments]
-            self.items = pickle.loads(pickle.dumps(list(self.function(*given))))
-        return self.items
-
-
-class Result:
-    def __init__(self, task, place):
-        self.task, self.place = task, place
-
-    def value(self):
-        return self.task.run()[self.place]
 
 
 def table_of(rows=2000, people=300):

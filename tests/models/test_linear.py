@@ -346,7 +346,7 @@ def test_others_add_the_same_however_many_rows_one_person_has():
             private.contributions(
                 plan.vectors(exact_features(table[places]), np.ones(len(places)), Bernoulli()), firsts, plan.radius
             )
-            for places, firsts in private._blocks()
+            for places, firsts in private.blocks.parts()
         ]
         added.append(np.vstack(parts))
     assert all(np.array_equal(one, added[0]) for one in added)
@@ -367,7 +367,7 @@ def test_sums_do_not_depend_on_blocks_or_on_the_order_of_rows(monkeypatch, block
     whole = total(X, units)
     order = np.random.default_rng(2).permutation(50)
     assert np.array_equal(whole, total(X[order], units[order]))
-    monkeypatch.setattr("quorate.models.linear._sums._BLOCK", block)
+    monkeypatch.setattr("quorate.compute.blocks._ROWS", block)
     assert np.array_equal(whole, total(X, units))
 
 

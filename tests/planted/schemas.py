@@ -202,20 +202,24 @@ def _unpaid_kinds(columns: Sequence[pa.Array], purse: Any, part: float, reading:
     return ["whole" if kinds_of_values(column)[0] == 1 else "hidden" for column in columns]
 
 
-def _unpaid_fractions(lines: Mapping[Any, Any], purse: Any, part: float) -> dict[Any, bool]:
+def _unpaid_fractions(numbers: Mapping[Any, Any], count: Any, purse: Any, part: float) -> dict[Any, bool]:
     """Look whether private numbers are whole, without noise: that is the mistake."""
     purse.fraction(part)
-    return {name: bool((line == np.rint(line)).all()) for name, line in lines.items()}
+
+    def find(values: Any) -> Any:
+        return np.array([np.count_nonzero(values[name] != np.rint(values[name])) for name in numbers])
+
+    return {name: not fractions for name, fractions in zip(numbers, count(find, len(numbers)), strict=True)}
 
 
-def _half_paid_categories(blocks: Any, values: Any, purse: Any, part: float, **sizes: Any) -> Any:
+def _half_paid_categories(blocks: Any, count: Any, purse: Any, part: float, **sizes: Any) -> Any:
     """Pay for categories as if a unit were added: that is the mistake."""
 
     def release(counts: Any, *, squared_sensitivity: int, part: float) -> Any:
         return purse.release(counts, squared_sensitivity=squared_sensitivity // 2, part=part)
 
     half: Any = SimpleNamespace(release=release)
-    return _count_categories(blocks, values, half, part, **sizes)
+    return _count_categories(blocks, count, half, part, **sizes)
 
 
 _count_categories = learned_cuts.count_categories

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import ROUND_CEILING, Context, Decimal, localcontext
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -165,6 +166,11 @@ class CutTree:
         """The squared length by which a replaced unit moves the counts of the next stage, 0 if there is none."""
         return 2 if self.is_open else 0  # proof: step 3
 
+    @property
+    def entries(self) -> int:
+        """How many counts the next stage has."""
+        return len(self._leaves()) + 1
+
     def count(self, values: Floats) -> Integers:
         """Return how many of the private numbers are in each cell, and how many values are none."""
         if not self.is_open:
@@ -271,22 +277,31 @@ class CutTree:
         return shares
 
 
+Lines = Sequence[Floats]  # of private numbers, one for each column
+Count = Callable[[Callable[[Lines], Integers], int], Integers]  # sums what a function says of the lines of all blocks
+
 # A paid release: it adds noise to counts of a keyword `squared_sensitivity`, and returns the scale of the noise too.
 Draw = Callable[..., tuple[Any, float]]
 
 
-def grow_trees(trees: Sequence[CutTree], values: Sequence[Floats], draw: Draw) -> None:
+def grow_trees(trees: Sequence[CutTree], count: Lines | Count, draw: Draw) -> None:
     """Count the private numbers of all columns whose trees are open, stage by stage, until none is.
 
-    All that depends on the numbers comes from `draw`.
+    `count` has the numbers of each column, or adds up what a function returns for those of each block of units. All
+    that depends on the numbers comes from `draw`.
     """
-    while growing := [(tree, line) for tree, line in zip(trees, values, strict=True) if tree.is_open]:
-        counts = [tree.count(line) for tree, line in growing]
-        square = sum(tree.squared_sensitivity for tree, _ in growing)
-        noisy, scale = draw(np.concatenate(counts), squared_sensitivity=square)  # proof: step 3
-        ends = np.cumsum([len(part) for part in counts])[:-1]
-        for (tree, _), part in zip(growing, np.split(noisy, ends), strict=True):
+    while growing := [(place, tree) for place, tree in enumerate(trees) if tree.is_open]:
+        add = partial(_count_lines, growing)
+        sizes = [tree.entries for _, tree in growing]
+        counts = count(add, sum(sizes)) if callable(count) else add(count)
+        square = sum(tree.squared_sensitivity for _, tree in growing)
+        noisy, scale = draw(counts, squared_sensitivity=square)  # proof: step 3
+        for (_, tree), part in zip(growing, np.split(noisy, np.cumsum(sizes)[:-1]), strict=True):
             tree.update(part, scale)
+
+
+def _count_lines(growing: Sequence[tuple[int, CutTree]], lines: Lines) -> Integers:
+    return np.concatenate([tree.count(lines[place]) for place, tree in growing])
 
 
 class _Line:

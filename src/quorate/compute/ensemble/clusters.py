@@ -7,7 +7,7 @@ by part, numbers of units by range, the number of failed teachers, and summed ba
 its inputs, so it can be repeated after a worker dies (PROOF.md, step 14).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from quorate.compute.blocks import AddBlock, Block, Blocks, cut_people, cut_rows
 from quorate.compute.ensemble._engines import Engine, Reference, open_engine
 from quorate.compute.ensemble.dealing import Dealer, Encoded, Rows, Seats, by_ranges
 from quorate.compute.ensemble.electorate import Electorate
@@ -55,19 +56,72 @@ class ClusterTable:
             self.engine.close()
             raise
 
-    def dealt(self, encoding: Callable[[Table], Encoded], *, features: int, by_person: bool) -> "ClusterRows":
-        """Let the workers read the table and deal its rows."""
+    def dealt(
+        self, encoding: Callable[[Table], Encoded], *, features: int, by_person: bool, together: bool = True
+    ) -> "ClusterRows":
+        """Let the workers read the table, and deal its rows so that those of a range of words are `together`."""
         columns, dealer = tuple(self.header.column_names), self._dealer or Dealer()
-        reading = _Reading(encoding, columns, dealer, features, by_person)
+        reading = _Reading(encoding, columns, dealer, features, by_person, together or by_person)
         try:
             return ClusterRows(self.engine, self.parts, reading)
         except BaseException:
             self.close()
             raise
 
+    def map_add(self, function: AddBlock, entries: int) -> Integers:
+        """Return the sum of what a function returns for each batch of rows, each read by a worker and not kept.
+
+        Every row is a unit. The sum is refused, before anything is drawn or charged, where a worker's part is lacking.
+        """
+        try:
+            return self._add(_Mapped(function, entries))
+        except ClusterLost:
+            self.engine.renew()
+            return self._add(_Mapped(function, entries))
+
+    def _add(self, mapped: "_Mapped") -> Integers:
+        engine, parts = self.engine, _spread_parts(self.parts, self.engine.workers)
+        columns, entries = tuple(self.header.column_names), mapped.entries
+        total = add_up(engine, [engine.call(_add_parts, mapped, part, columns) for part in parts])
+        if total.shape != (entries + 1,) or total[-1] != len(self.parts):
+            raise ClusterLost("the sums of the cluster are not over each part once; nothing is drawn")
+        return total[:-1]
+
     def close(self) -> None:
         """Let go of the cluster where it was started, or joined, for this."""
         self.engine.close()
+
+
+def _spread_parts(parts: Sequence[TablePart], workers: int) -> list[list[TablePart]]:
+    """Return the parts of a table in runs that are read together."""
+    reads = max(1, min(len(parts), max(_READS, 2 * workers)))
+    cuts = np.linspace(0, len(parts), reads + 1).astype(np.int64)
+    return [list(parts[start:stop]) for start, stop in pairwise(cuts.tolist())]
+
+
+def _add_parts(mapped: "_Mapped", parts: Sequence[TablePart], columns: Sequence[str]) -> Integers:
+    """Return the sum of what a function returns for the batches of these parts, and how many parts they were."""
+    total = np.zeros(mapped.entries + 1, dtype=np.int64)
+    with one_thread():
+        for part in parts:
+            for _, table in part.batches(columns):
+                total[:-1] += mapped.function(table, np.arange(table.num_rows))
+            total[-1] += 1
+    return total
+
+
+def deal_table(
+    source: Any,
+    encoding: Callable[[Table], Encoded],
+    cluster: Any,
+    *,
+    features: int,
+    by_person: bool,
+    together: bool = True,
+) -> "ClusterRows":
+    """Return the rows of a table that the workers of a cluster read and deal among themselves."""
+    table = source if isinstance(source, ClusterTable) else ClusterTable(source, cluster)
+    return table.dealt(encoding, features=features, by_person=by_person, together=together)
 
 
 def _list_parts(paths: Sequence[Any]) -> tuple[Table, list[TablePart]]:
@@ -94,6 +148,7 @@ class _Reading:
     dealer: Dealer
     features: int
     by_person: bool
+    together: bool
     ranges: int = 1
 
     def read(self, parts: Sequence[TablePart]) -> list[_Range]:
@@ -113,6 +168,23 @@ class _Reading:
     def units(self, rows: _Range) -> int:
         """Return how many units have their words in this range."""
         return np.unique(rows.notes[:, 0]).size if self.by_person else len(rows.notes)
+
+    def add(self, mapped: "_Mapped", rows: _Range) -> Integers:
+        """Return the sum of what a function returns for blocks of these rows, and how many units were counted."""
+        blocks: Iterator[Block] = cut_people(rows.X, rows.notes) if self.by_person else cut_rows(rows.X)
+        total = np.zeros(mapped.entries + 1, dtype=np.int64)
+        with one_thread():
+            for X, firsts in blocks:
+                total[:-1] += mapped.function(X, firsts)
+                total[-1] += len(firsts)
+        return total
+
+
+class _Mapped:
+    """A function that is mapped over blocks on the workers. Printing it shows nothing."""
+
+    def __init__(self, function: AddBlock, entries: int) -> None:
+        self.function, self.entries = function, entries
 
 
 def _join_range(pieces: Sequence[tuple[Floats, Integers]], features: int) -> _Range:
@@ -166,13 +238,13 @@ class _Fitted:
         return sum(array.nbytes for array in self.teachers.arrays().values())
 
 
-class ClusterRows:
-    """Rows on the workers of a cluster, by ranges of the secret words of their units."""
+class ClusterRows(Blocks):
+    """Rows on the workers of a cluster, by ranges of the secret words of their units, or by parts of the table."""
 
     def __init__(self, engine: Engine, parts: Sequence[TablePart], reading: _Reading) -> None:
         self._engine, self._parts = engine, parts
         self._workers = engine.workers
-        fewest, largest = _RANGES
+        fewest, largest = _RANGES if reading.together else (1, 1)
         ranges = min(largest, max(fewest, 1 << (4 * self._workers - 1).bit_length()))
         self._reading = replace(reading, ranges=ranges)
         self.features, self._kept = reading.features, False
@@ -185,19 +257,47 @@ class ClusterRows:
         return sum(self._units)
 
     def _read(self) -> tuple[list[Reference], list[int]]:
-        """Return the rows by ranges of words, and the number of units of each."""
+        """Return the rows by ranges of words, or as they were read, and the number of units of each."""
         engine, reading, parts = self._engine, self._reading, self._parts
-        reads = max(1, min(len(parts), max(_READS, 2 * self._workers)))
-        cuts = np.linspace(0, len(parts), reads + 1).astype(np.int64)
         spread = [
-            engine.spread(reading.read, list(parts[start:stop]), reading.ranges)
-            for start, stop in pairwise(cuts.tolist())
+            engine.spread(reading.read, together, reading.ranges) for together in _spread_parts(parts, self._workers)
         ]
-        ranges = [engine.call(reading.join, *pieces) for pieces in zip(*spread, strict=True)]
+        if reading.together:
+            ranges = [engine.call(reading.join, *pieces) for pieces in zip(*spread, strict=True)]
+        else:
+            ranges = [pieces[0] for pieces in spread]
         counted = [engine.call(reading.units, part) for part in ranges]
         units = engine.get(engine.call(_listed_together, *counted))
-        engine.drop([part for pieces in spread for part in pieces] + counted)
+        engine.drop([part for pieces in spread for part in pieces if reading.together] + counted)
         return ranges, units
+
+    def _read_again(self) -> None:
+        """Read all of it once more, where the cluster has lost how it was made: the same deal, by the key."""
+        ranges, units = self._read()
+        if units != self._units:
+            raise InvalidInput("the table has changed since it was read first; fit again")
+        self._ranges = ranges
+
+    def map_add(self, function: AddBlock, entries: int) -> Integers:
+        """Return the sum over blocks of whole units, each on the worker that has its rows.
+
+        It is refused, before anything is drawn or charged, unless each unit was counted once.
+        """
+        mapped = _Mapped(function, entries)
+        try:
+            return self._add(mapped)
+        except ClusterLost:
+            self._engine.renew()
+            self._read_again()
+            return self._add(mapped)
+
+    def _add(self, mapped: _Mapped) -> Integers:
+        engine = self._engine
+        sent = engine.call(_same, mapped)
+        total = add_up(engine, [engine.call(self._reading.add, sent, rows) for rows in self._ranges], also=[sent])
+        if total.shape != (mapped.entries + 1,) or total[-1] != self.count:
+            raise ClusterLost("the sums of the cluster are not over each unit once; nothing is drawn")
+        return total[:-1]
 
     def ensemble(self, *, teachers: int, held_out: int, **fitting: Any) -> tuple[Ensemble, Any, Integers]:
         """Deal the units by the order of their words and fit the teachers next to their rows, where they stay.
@@ -246,12 +346,10 @@ class ClusterRows:
         return fits
 
     def _fit_again(self, fitting: _Fitting) -> list[Reference]:
-        """Read and fit all of it once more, where the cluster has lost how it was made: the same deal, by the key."""
-        ranges, units = self._read()
-        if units != self._units:
-            raise InvalidInput("the table has changed since its teachers were fitted; fit a new model")
-        fits = self._fit(fitting, ranges)
-        self._engine.drop(ranges)
+        """Read and fit all of it once more."""
+        self._read_again()
+        fits = self._fit(fitting, self._ranges)
+        self._engine.drop(self._ranges)
         return fits
 
     def close(self) -> None:
@@ -317,15 +415,7 @@ class ClusterTeachers:
         """Broadcast the queries, and add the ballots up by a tree."""
         engine = self._engine
         queries = engine.call(_same, _Queries(X))
-        counts = [engine.call(_votes, group, queries) for group in self._groups]
-        used = [queries, *counts]
-        while len(counts) > 1:
-            counts = [engine.call(_sum, *counts[at : at + _TOGETHER]) for at in range(0, len(counts), _TOGETHER)]
-            used += counts
-        try:
-            total: Integers = engine.get(counts[0])
-        finally:
-            engine.drop(used)
+        total = add_up(engine, [engine.call(_votes, group, queries) for group in self._groups], also=[queries])
         if total.shape != (len(X), self.classes) or (total.sum(axis=1) != self.teachers).any():
             raise ClusterLost("the counts of the cluster are not one ballot of each teacher; nothing is drawn")
         return total
@@ -345,6 +435,19 @@ class ClusterTeachers:
 
     def __repr__(self) -> str:
         return f"ClusterTeachers(teachers={self.teachers}, classes={self.classes})"
+
+
+def add_up(engine: Engine, counts: list[Reference], *, also: Sequence[Reference] = ()) -> Integers:
+    """Return the sum of whole numbers that lie on the workers, added by a tree; drop them, and what they came from."""
+    used = [*also, *counts]
+    while len(counts) > 1:
+        counts = [engine.call(_sum, *counts[at : at + _TOGETHER]) for at in range(0, len(counts), _TOGETHER)]
+        used += counts
+    try:
+        total: Integers = engine.get(counts[0])
+        return total
+    finally:
+        engine.drop(used)
 
 
 class _Queries:

@@ -19,6 +19,7 @@ from quorate.core.arrays import Floats, Integers
 from quorate.core.checks import check_count
 from quorate.core.errors import Infeasible
 from quorate.core.rows import canonical_matrix
+from quorate.tables import Schema
 
 # Rows, codes, and people: their names, and the number of the person of each row.
 Encoded = tuple[Floats, Integers, tuple[Sequence[str], Integers] | None]
@@ -79,6 +80,15 @@ class Randomness(NamedTuple):
 
     seeds: Sequence[int]
     query_seed: int
+
+
+def people_of(schema: Schema, table: Any) -> tuple[list[str], Integers] | None:
+    """Return the names of the people in a table, and whose each row is; None where a row is a unit."""
+    names = schema.people(table)
+    if names is None:
+        return None
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    return list(numbers), np.array([numbers[name] for name in names], dtype=np.int64)
 
 
 class Dealer:
@@ -151,8 +161,11 @@ class Seats:
 
 def by_ranges(X: Any, notes: Integers, ranges: int) -> Iterator[tuple[int, Floats, Integers]]:
     """Yield rows with their notes by ranges of words, of which there are a power of two; those without rows are not."""
+    if ranges == 1:
+        yield 0, canonical_matrix(X), notes
+        return
     shift = np.uint64(64 - (ranges.bit_length() - 1))
-    index = (notes[:, 0].view(np.uint64) >> shift).astype(np.int64) if ranges > 1 else np.zeros(len(X), dtype=np.int64)
+    index = (notes[:, 0].view(np.uint64) >> shift).astype(np.int64)
     order = np.argsort(index, kind="stable")
     starts = np.searchsorted(index[order], np.arange(ranges + 1))
     X, notes = canonical_matrix(X)[order], notes[order]

@@ -4,6 +4,7 @@ Claim: the fitted object is (epsilon, delta)-differentially private under replac
 person if `groups` are given). Public rows are not protected. Once fitted, nothing more is spent. See PROOF.md.
 """
 
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -14,9 +15,11 @@ from sklearn.base import ClassifierMixin
 from quorate.core.arrays import Floats
 from quorate.core.errors import InvalidInput
 from quorate.core.privacy.claims import LABELS_READ
+from quorate.models.linear._engine import Fitted
 from quorate.models.linear._families import Bernoulli, Softmax
+from quorate.models.linear._tables import Target
 from quorate.models.linear.model import LinearModel, refuse_weights
-from quorate.models.predictors.labels import class_codes, declared_classes, label_columns, label_matrix
+from quorate.models.predictors.labels import class_codes, declared_classes, known_codes, label_columns, label_matrix
 from quorate.models.saving.contract import Outputs, State
 from quorate.tables.containers import column_names, is_frame
 from quorate.tables.features import AdditiveColumns, HashedColumns
@@ -88,16 +91,33 @@ class PrivateLogisticRegression(ClassifierMixin, LinearModel):
         """Fit on private rows, with the geometry of unlabelled `public` rows. This spends the whole budget."""
         refuse_weights(sample_weight)
         targets, conditions = self._targets(y)
-        outputs = targets.shape[1]
+        fitted = self._fit_rows(X, targets, groups=groups, public=public, **self._problem())
+        return self._keep(fitted, conditions)
+
+    def _problem(self) -> dict[str, Any]:
+        outputs = len(self.classes_) if self.labels_ is None else len(self.labels_)
+        outputs = 1 if outputs == 2 and not self.multilabel_ else outputs
         if self.offset is not None and (outputs > 1 or self.multilabel_):
             raise InvalidInput("offset is the log odds of one of two classes; leave it out for more classes or labels")
         family = Bernoulli() if outputs == 1 or self.multilabel_ else Softmax()
-        fitted = self._fit_rows(X, targets, groups=groups, public=public, family=family, outputs=outputs, start=0.5)
+        return {"family": family, "outputs": outputs, "start": 0.5}
+
+    def _keep(self, fitted: Fitted, conditions: tuple[str, ...] = ()) -> Self:
         self.coef_, self.intercept_ = fitted.weights[:, 1:], fitted.weights[:, 0]
         self.coef_deviations_ = fitted.deviations[:, 1:]
         self._draw(fitted)
         self.claim_ = self._claim(*conditions)
         return self
+
+    def _target(self, schema: Schema, label: str | None) -> Target:
+        if schema.label is None or label not in (None, schema.label.column):
+            raise InvalidInput("the schema must declare the label with its classes: schema.with_label(column, classes)")
+        classes = list(schema.label.classes)
+        self.classes_, _ = declared_classes(classes, classes)
+        self.multilabel_, self.labels_ = False, None
+        order = np.append(known_codes(self.classes_, classes), -1)
+        read, expand = partial(_read_codes, schema, order), partial(_expand_codes, len(classes))
+        return Target(schema.label.column, read, expand)
 
     def _targets(self, y: Any) -> tuple[Floats, tuple[str, ...]]:
         """Return a column of zeros and ones for each output, and on what the claim depends."""
@@ -110,12 +130,8 @@ class PrivateLogisticRegression(ClassifierMixin, LinearModel):
             return np.where(np.isin(given, (0, 1)), given, np.nan), ()  # sums leave out what is neither
         self.classes_, labels = declared_classes(self.classes, y)
         self.multilabel_, self.labels_ = False, None
-        codes = class_codes(self.classes_, labels)
         conditions = () if self.classes is not None else (LABELS_READ,)
-        if len(self.classes_) == 2:
-            return np.where(codes < 0, np.nan, codes)[:, None], conditions
-        rows = np.vstack([np.eye(len(self.classes_)), np.full(len(self.classes_), np.nan)])
-        return rows[codes], conditions  # sums leave out what is no number: models/linear/PROOF.md, step 1
+        return _expand_codes(len(self.classes_), class_codes(self.classes_, labels)), conditions
 
     @property
     def outputs(self) -> Outputs:
@@ -160,3 +176,18 @@ class PrivateLogisticRegression(ClassifierMixin, LinearModel):
         """Return the most likely class, or which labels are more likely than not. Nothing is spent."""
         p = self.predict_proba(X)
         return (p > 0.5).astype(np.int64) if self.multilabel_ else self.classes_[p.argmax(axis=1)]
+
+
+def _read_codes(schema: Schema, order: NDArray[np.int64], table: Any) -> Floats:
+    return order[schema.label_codes(table)].astype(np.float64)
+
+
+def _expand_codes(classes: int, codes: NDArray[Any]) -> Floats:
+    """Return a column of zeros and ones for each output; those of a label that is no class are no numbers.
+
+    Sums leave these out: models/linear/PROOF.md, step 1.
+    """
+    codes = codes.astype(np.int64, copy=False)
+    if classes == 2:
+        return np.where(codes < 0, np.nan, codes)[:, None]
+    return np.asarray(np.vstack([np.eye(classes), np.full(classes, np.nan)])[codes])

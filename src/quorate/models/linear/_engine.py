@@ -451,13 +451,14 @@ class _Run:
         radius = self.radius if len(plans) > 1 else plans[0].radius
         weight = self.miss_weight * radius
         self.directions.append(sum(sizes))
+        family, centre = self.family, self.centre  # which travel to where the rows are
 
         def vectors(features: Floats, targets: Floats) -> Floats:
             parts, misses = [], np.zeros(len(features))
             for output, (plan, unit) in enumerate(zip(plans, units, strict=True)):
-                eta = plan.predictor(features, self.centre)
-                misses += self.family.miss(targets[:, output], eta)
-                parts.append(plan.vectors(features, targets[:, output], self.family, self.centre) / unit)
+                eta = plan.predictor(features, centre)
+                misses += family.miss(targets[:, output], eta)
+                parts.append(plan.vectors(features, targets[:, output], family, centre) / unit)
             gradients = clip_rows(np.hstack(parts), radius)
             return np.hstack([gradients, misses[:, None] * (weight / len(plans))])
 

@@ -1,13 +1,18 @@
 """Private least squares and Poisson regression, with the claim of `PrivateLogisticRegression`. See PROOF.md."""
 
-from typing import Any
+from abc import abstractmethod
+from functools import partial
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import RegressorMixin
 
 from quorate.core.arrays import Floats
 from quorate.core.checks import check_bounds, check_positive
+from quorate.core.errors import InvalidInput
+from quorate.models.linear._engine import Fitted
 from quorate.models.linear._families import Gaussian, Poisson
+from quorate.models.linear._tables import Target
 from quorate.models.linear.model import LinearModel, refuse_weights
 from quorate.models.predictors.labels import target_numbers
 from quorate.tables.features import AdditiveColumns, HashedColumns
@@ -17,10 +22,36 @@ from quorate.tables.schema import Schema
 class _Regressor(RegressorMixin, LinearModel):
     """The base of both regressions: a target that is clipped to declared bounds and scaled."""
 
-    def _keep(self, weights: Floats, deviations: Floats) -> None:
+    @abstractmethod
+    def _scaling(self) -> tuple[float, float]:
+        """Return the lowest and the highest target."""
+
+    def fit(self, X: Any, y: Any, groups: Any = None, public: Any = None, sample_weight: Any = None) -> Self:
+        """Fit on private rows, with the geometry of `public` rows. The whole budget is spent."""
+        refuse_weights(sample_weight)
+        targets = _scale_targets(*self._scaling(), target_numbers(y))
+        return self._keep(self._fit_rows(X, targets[:, None], groups=groups, public=public, **self._problem()))
+
+    def _target(self, schema: Schema, label: str | None) -> Target:
+        name = schema.label.column if label is None and schema.label is not None else label
+        if name is None:
+            raise InvalidInput("label must name the column to predict, got None")
+        return Target(name, partial(_read_targets, name, *self._scaling()), _as_column)
+
+    def _keep(self, fitted: Fitted, conditions: tuple[str, ...] = ()) -> Self:
+        low, high = self._units_of_weights()
+        width = high - low
+        weights, deviations = fitted.weights[0] * width, fitted.deviations[0] * width
+        weights[0] += low
+        self._draw(fitted, width)
         self.coef_, self.intercept_ = weights[1:], float(weights[0])
         self.coef_deviations_ = deviations[1:]
-        self.claim_ = self._claim()
+        self.claim_ = self._claim(*conditions)
+        return self
+
+    def _units_of_weights(self) -> tuple[float, float]:
+        """Return where the intercept begins, and where a weight of 1 ends: those of the targets."""
+        return self._scaling()
 
 
 class PrivateLinearRegression(_Regressor):
@@ -52,20 +83,12 @@ class PrivateLinearRegression(_Regressor):
         self.bounds = bounds
         self.columns = columns
 
-    def fit(
-        self, X: Any, y: Any, groups: Any = None, public: Any = None, sample_weight: Any = None
-    ) -> "PrivateLinearRegression":
-        """Fit on private rows, with the geometry of `public` rows. The whole budget is spent."""
-        refuse_weights(sample_weight)
+    def _scaling(self) -> tuple[float, float]:
         low, high = check_bounds(self.bounds)
-        targets = (np.clip(np.nan_to_num(target_numbers(y)), low, high) - low) / (high - low)
-        problem = {"family": Gaussian(), "outputs": 1, "start": 0.5, "variance": 0.25}
-        fitted = self._fit_rows(X, targets[:, None], groups=groups, public=public, **problem)
-        weights = fitted.weights[0] * (high - low)
-        weights[0] += low
-        self._draw(fitted, high - low)
-        self._keep(weights, fitted.deviations[0] * (high - low))
-        return self
+        return low, high
+
+    def _problem(self) -> dict[str, Any]:
+        return {"family": Gaussian(), "outputs": 1, "start": 0.5, "variance": 0.25}
 
     def predict(self, X: Any) -> Floats:
         """Return the expected targets, within the bounds. Nothing is spent."""
@@ -102,18 +125,14 @@ class PrivatePoissonRegression(_Regressor):
         self.largest = largest
         self.columns = columns
 
-    def fit(
-        self, X: Any, y: Any, groups: Any = None, public: Any = None, sample_weight: Any = None
-    ) -> "PrivatePoissonRegression":
-        """Fit on private rows, with the geometry of `public` rows. The whole budget is spent."""
-        refuse_weights(sample_weight)
-        largest = check_positive("largest", self.largest)
-        targets = np.clip(np.nan_to_num(target_numbers(y)), 0.0, largest) / largest
-        problem = {"family": Poisson(largest), "outputs": 1, "start": 0.5}
-        fitted = self._fit_rows(X, targets[:, None], groups=groups, public=public, **problem)
-        self._draw(fitted)
-        self._keep(fitted.weights[0], fitted.deviations[0])
-        return self
+    def _scaling(self) -> tuple[float, float]:
+        return 0.0, check_positive("largest", self.largest)
+
+    def _units_of_weights(self) -> tuple[float, float]:
+        return 0.0, 1.0  # of a logarithm
+
+    def _problem(self) -> dict[str, Any]:
+        return {"family": Poisson(check_positive("largest", self.largest)), "outputs": 1, "start": 0.5}
 
     def predict(self, X: Any) -> Floats:
         """Return the expected counts. Nothing is spent."""
@@ -123,3 +142,16 @@ class PrivatePoissonRegression(_Regressor):
         tags = super().__sklearn_tags__()
         tags.target_tags.positive_only = True  # a count below 0 is read as 0
         return tags
+
+
+def _scale_targets(low: float, high: float, targets: Floats) -> Floats:
+    """Return targets from 0 to 1, clipped to their bounds; what is no number counts as 0."""
+    return np.asarray((np.clip(np.nan_to_num(targets), low, high) - low) / (high - low))
+
+
+def _read_targets(name: str, low: float, high: float, table: Any) -> Floats:
+    return _scale_targets(low, high, target_numbers(table[name]))
+
+
+def _as_column(targets: Floats) -> Floats:
+    return targets[:, None]

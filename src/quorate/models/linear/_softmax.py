@@ -7,6 +7,7 @@ the classes have one covariance, so that a step decomposes one matrix, and not o
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -156,6 +157,10 @@ def _doubt(before: Floats, after: Floats) -> Floats:
     return np.asarray(cholesky(covariance, lower=True))
 
 
+def _gradient_rows(plan: ClassMeasurement, centre: Floats, features: Floats, targets: Floats) -> Floats:
+    return plan.vectors(features, targets, centre)
+
+
 class ClassRun:
     """The steps of one fit of several classes. What it knows is released, public or made of these."""
 
@@ -207,7 +212,7 @@ class ClassRun:
         number, classes = plan.directions.shape[1], plan.at.shape[1]
         self.directions.append(number * classes)
         total, noise = self.private.release(
-            lambda features, targets: plan.vectors(features, targets, self.centre),
+            partial(_gradient_rows, plan, self.centre),  # which travels to where the rows are
             entries=number * classes,
             radius=plan.radius,
             noisy=self.noisy,

@@ -5,33 +5,30 @@ Replacing it moves the sum by at most 2 GRID in L2, whatever its values.
 """
 
 import math
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from copy import copy
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from quorate.compute.blocks import AddBlock, Blocks, RowBlocks
 from quorate.core.arrays import Floats
 from quorate.core.ballots import Ballots, release_counts
 from quorate.core.errors import InvalidInput
-from quorate.core.estimator_calls import one_thread
 from quorate.core.mechanisms import NoisyVectors
-from quorate.core.rows import usable_cores
 from quorate.models.linear.exact import exact_features, lengths, unit_means
 
 GRID = 2**14  # the length, in whole numbers, of the longest vector that a unit can add
 SQUARED_SENSITIVITY = 4 * GRID**2  # proof: step 2
 _MOST_ENTRIES = 2**25  # proof: step 1
-_BLOCK = 2**10  # rows encoded together: few enough for the caches
-_THREADS = 4  # that encode blocks, at most
 
 MOMENT_GRID = 2**12  # the length, in whole numbers, of the longest row in a second moment
 _DIAGONAL_WEIGHT, _PAIR_WEIGHT = 5, 7  # 7^2 <= 2 * 5^2: proof: step 7
 MOMENT_SQUARED_SENSITIVITY = 2 * _DIAGONAL_WEIGHT**2 * MOMENT_GRID**4  # proof: step 7
 
-_AddBlock = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.int64]]
+Encode = Callable[[Any], tuple[Floats, Floats]]  # from rows of a block to numbers in [0, 1] and targets
 Vectors = Callable[[Floats, Floats], Floats]
 
 
@@ -56,18 +53,17 @@ def grid_length(entries: int) -> int:
     return math.floor(GRID - math.sqrt(entries) / 2 - 1)
 
 
-def _encode_more(
-    encode: Callable[[NDArray[np.int64]], Floats], products: Callable[[Floats], Floats], rows: NDArray[np.int64]
-) -> Floats:
-    features = exact_features(encode(rows))
-    return np.hstack([features, products(features)])
+def _encode_more(encode: Encode, products: Callable[[Floats], Floats], rows: Any) -> tuple[Floats, Floats]:
+    features, targets = encode(rows)
+    features = exact_features(features)
+    return np.hstack([features, products(features)]), targets
 
 
 class PrivateSums:
     """The private rows behind one door: sums of clipped vectors leave it through a NoisyVector, and nothing else does.
 
-    `encode` makes numbers in [0, 1] of rows; `targets` has a column for each output; `units` says whose row each is.
-    With `one_each`, where no groups were given, every row is a unit.
+    `encode` makes numbers in [0, 1] of rows in memory, by their numbers; `targets` has a column for each output;
+    `units` says whose row each is. With `one_each`, where no groups were given, every row is a unit.
     """
 
     def __init__(
@@ -79,15 +75,25 @@ class PrivateSums:
         *,
         one_each: bool = False,
     ) -> None:
-        self._encode, self._targets = encode, targets
+        self.blocks: Blocks = RowBlocks(units, number)
+        self._encode: Encode = lambda rows: (encode(rows), targets[rows])
         self.units, self._one_each = number, one_each
-        self._order = np.argsort(units, kind="stable")
-        self._starts = np.flatnonzero(np.diff(units[self._order], prepend=-1))
+
+    @classmethod
+    def of_blocks(cls, blocks: Blocks, encode: Encode, *, one_each: bool) -> "PrivateSums":
+        """Return the sums of rows that are not in memory. `encode` may travel to where the blocks are."""
+        private = cls.__new__(cls)
+        vars(private).update(blocks=blocks, _encode=encode, units=blocks.count, _one_each=one_each)
+        return private
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a worker of a cluster needs: the blocks stay here."""
+        return {name: value for name, value in vars(self).items() if name != "blocks"}
 
     def with_columns(self, products: Callable[[Floats], Floats]) -> "PrivateSums":
         """Return the same rows, with more columns that are computed from each row's columns alone."""
         wider = copy(self)
-        vars(wider)["_encode"] = partial(_encode_more, self._encode, products)
+        vars(wider).update(blocks=self.blocks, _encode=partial(_encode_more, self._encode, products))
         return wider
 
     def release(
@@ -101,8 +107,9 @@ class PrivateSums:
         rows a person has is not public: only the number of units divides.
         """
 
-        def add_block(rows: NDArray[np.int64], firsts: NDArray[np.int64]) -> NDArray[np.int64]:
-            row_vectors = vectors(exact_features(self._encode(rows)), self._targets[rows])
+        def add_block(rows: Any, firsts: NDArray[np.int64]) -> NDArray[np.int64]:
+            features, targets = self._encode(rows)
+            row_vectors = vectors(exact_features(features), targets)
             return np.asarray(self.contributions(row_vectors, firsts, radius).sum(axis=0))
 
         released, scale = self._release_total(add_block, entries, SQUARED_SENSITIVITY, noisy, fraction)
@@ -120,8 +127,8 @@ class PrivateSums:
         pairs = np.triu_indices(width)
         weights = np.where(pairs[0] == pairs[1], _DIAGONAL_WEIGHT, _PAIR_WEIGHT)
 
-        def add_block(numbers: NDArray[np.int64], firsts: NDArray[np.int64]) -> NDArray[np.int64]:
-            whole = self.moment_rows(rows(exact_features(self._encode(numbers))), firsts, radius)
+        def add_block(encoded: Any, firsts: NDArray[np.int64]) -> NDArray[np.int64]:
+            whole = self.moment_rows(rows(exact_features(self._encode(encoded)[0])), firsts, radius)
             return np.asarray((whole.T @ whole)[pairs].astype(np.int64) * weights)  # proof: step 7: exact
 
         released, scale = self._release_total(add_block, len(weights), MOMENT_SQUARED_SENSITIVITY, noisy, fraction)
@@ -146,19 +153,10 @@ class PrivateSums:
         return scale / (_PAIR_WEIGHT * MOMENT_GRID**2)
 
     def _release_total(
-        self, add_block: _AddBlock, entries: int, squared_sensitivity: int, noisy: NoisyVectors, fraction: float
+        self, add_block: AddBlock, entries: int, squared_sensitivity: int, noisy: NoisyVectors, fraction: float
     ) -> tuple[NDArray[np.int64], float]:
         """Add up what `add_block` returns for each block of whole units, and release the total."""
-
-        def add_quietly(block: tuple[NDArray[np.int64], NDArray[np.int64]]) -> NDArray[np.int64]:
-            with np.errstate(all="ignore"):  # proof: step 5: a warning would tell of private values
-                return add_block(*block)
-
-        total = np.zeros(entries, dtype=np.int64)
-        # Each block is added up by one thread, so that threads of linear algebra do not wait for each other.
-        with one_thread(), ThreadPoolExecutor(usable_cores(most=_THREADS)) as threads:
-            for part in threads.map(add_quietly, self._blocks()):
-                total += part  # proof: step 2
+        total = self.blocks.map_add(partial(_add_quietly, add_block), entries)  # proof: step 2
         return release_counts(  # proof: step 3
             Ballots(total),
             lambda whole: noisy.release(whole, squared_sensitivity=squared_sensitivity, fraction=fraction),
@@ -174,12 +172,7 @@ class PrivateSums:
         """Return the noise's scale in the next release, for vectors clipped to radius 1."""
         return noisy.scale(squared_sensitivity=SQUARED_SENSITIVITY, fraction=fraction) / GRID
 
-    def _blocks(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        """Yield the rows of a block of whole units, and where each unit begins among them."""
-        ends = np.append(self._starts[1:], len(self._order))
-        first = 0
-        while first < len(self._starts):
-            last = max(first + 1, int(np.searchsorted(ends, self._starts[first] + _BLOCK, side="right")))
-            begin = self._starts[first]
-            yield self._order[begin : ends[last - 1]], self._starts[first:last] - begin
-            first = last
+
+def _add_quietly(add_block: AddBlock, rows: Any, firsts: NDArray[np.int64]) -> NDArray[np.int64]:
+    with np.errstate(all="ignore"):  # proof: step 5: a warning would tell of private values
+        return add_block(rows, firsts)

@@ -20,6 +20,7 @@ from quorate.core.privacy.claims import Claim, Node, replaced
 from quorate.core.progress import progress
 from quorate.models.linear._engine import Fitted, Problem, entries_of, fit
 from quorate.models.linear._sums import PrivateSums
+from quorate.models.linear._tables import FitsTables
 from quorate.models.linear.curves import curves_from, curves_of
 from quorate.models.predictors.records import check_matrix, check_records
 from quorate.models.predictors.sklearn_compat import CountedCopies, ShowsClaim
@@ -154,7 +155,7 @@ class _OneRow:
         return np.asarray(self._log_odds(rows[0]), dtype=np.float64).reshape(1, 1)
 
 
-class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
+class LinearModel(FitsTables, SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
     """A generalised linear model over columns made from public rows. Subclasses set the family."""
 
     spending = Spending(published=True, chargeable=True, searchable=True, gaussian=True)
@@ -169,17 +170,14 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
     def _fit_rows(self, X: Any, targets: Floats, *, groups: Any, public: Any, **problem: Any) -> Fitted:
         """Fit weights on private rows; `problem` says what is fitted, besides the columns."""
         warn_of_private(public, X)
-        if "_fits" in vars(self):
-            self._count_fit()
-        check_positive("epsilon", self.epsilon)
-        check_delta(self.delta)
-        for name in _FITTED:
-            self.__dict__.pop(name, None)  # of an earlier fit
+        self._forget_fit()
         X, public = self._with_log_odds(X), None if public is None else self._with_log_odds(public)
         columns = self._unfitted_columns(X, public)
         wide = isinstance(columns, HashedColumns)
-        known = None if public is None else self._public_rows(public, wide)
-        rows = self._private_rows(X, known, wide)
+        known = None if public is None else self._public_rows(public, wide=wide)
+        rows = self._private_rows(X, known, wide=wide)
+        if rows.shape[0] < 1:
+            raise InvalidInput("X has no rows; at least 1 is needed")
         check_consistent_length(rows, targets)
         self._check_offset(rows)
         units, number = unit_numbers(rows.shape[0], groups)
@@ -189,10 +187,25 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
         sizes = {"units": number, "epsilon": self.epsilon, "outputs": problem["outputs"]}
         noisy = self._fit_columns(columns, X, rows, known, firsts, **sizes)
         private = PrivateSums(self._encoder(rows), targets, units, number, one_each=one_each)
+        return self._fit_sums(private, known, noisy, problem)
+
+    def _forget_fit(self) -> None:
+        """Forget an earlier fit, and count this one."""
+        if "_fits" in vars(self):
+            self._count_fit()
+        check_positive("epsilon", self.epsilon)
+        check_delta(self.delta)
+        for name in _FITTED:
+            self.__dict__.pop(name, None)
+
+    def _fit_sums(
+        self, private: PrivateSums, known: Any, noisy: NoisyVectors | None, problem: dict[str, Any]
+    ) -> Fitted:
+        """Fit weights by noisy sums of private rows; `noisy` has what is left where columns were learned."""
         described = self._described(problem)
         self.entries_ = entries_of(described, self.delta)
         if noisy is None:
-            noisy = self._open_vectors(0.0, self.entries_, number)  # proof: step 3
+            noisy = self._open_vectors(0.0, self.entries_, private.units)  # proof: step 3
         points = None if known is None else self.columns_.encode(known)
         # One thread: the matrices are small, and threads of linear algebra would spin ten times as long as they work.
         with progress("fitting a linear model"), one_thread():
@@ -216,9 +229,20 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
         return noisy
 
     def _fit_columns(
-        self, columns: Any, X: Any, rows: Any, known: Any, firsts: NDArray[np.int64] | None, **sizes: Any
+        self,
+        columns: Any,
+        X: Any,
+        rows: Any,
+        known: Any,
+        firsts: NDArray[np.int64] | None,
+        *,
+        count: Any = None,
+        **sizes: Any,
     ) -> NoisyVectors | None:
-        """Fit the columns, some of them on private rows; return the vectors that paid, None if nothing was spent."""
+        """Fit the columns, some of them on private rows; return the vectors that paid, None if nothing was spent.
+
+        `count` sums what a function says of the first row of each unit, where these are not in memory.
+        """
         noisy = None
         if columns is None:
             noisy, columns = self._learn_columns(rows, firsts, sizes["units"], sizes["outputs"])
@@ -231,8 +255,12 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
                 width = _LEARNED_WIDTH * len(columns.declared) + _MOST_RELEASES * features
                 width = entries_of_cuts(list(uncut.values())) + width * sizes["outputs"]
                 noisy = self._open_vectors(0.0, width, sizes["units"])  # proof: step 3
+            if count is None:
+                chosen = slice(None) if firsts is None else firsts
+                read = {name: block.read(column_of(rows, name), columns.rules) for name, block in uncut.items()}
+                count = {name: values[chosen] for name, values in read.items()}
             self.columns_ = self._learn_cuts(
-                rows, uncut, columns, firsts, noisy=noisy, units=sizes["units"], outputs=sizes["outputs"]
+                count, uncut, columns, noisy=noisy, units=sizes["units"], outputs=sizes["outputs"]
             ).fit(None, **sizes)
         return noisy
 
@@ -319,10 +347,9 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
 
     @staticmethod
     def _learn_cuts(
-        rows: Any,
+        values: Any,
         uncut: dict[Any, Block],
         columns: AdditiveColumns,
-        firsts: NDArray[np.int64] | None,
         *,
         noisy: NoisyVectors,
         units: int,
@@ -331,8 +358,7 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
         """Learn where private values of declared columns are, for a part of the budget that public numbers choose."""
         if not (share := choose_cut_share(noisy, list(uncut.values()), units)):
             return columns
-        chosen, most_cells = slice(None) if firsts is None else firsts, most_cells_for(len(uncut), units * outputs)
-        values = {name: block.read(column_of(rows, name), columns.rules)[chosen] for name, block in uncut.items()}
+        most_cells = most_cells_for(len(uncut), units * outputs)
         learned = learn_cuts(uncut, values, noisy, units=units, share=share, most_cells=most_cells)  # proof: step 6
         return columns.with_learned(learned)
 
@@ -426,7 +452,7 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
             return lambda rows: columns.spread(read[rows])
         return lambda rows: columns.spread([values[rows] for values in read])
 
-    def _public_rows(self, public: Any, wide: bool) -> Any:
+    def _public_rows(self, public: Any, *, wide: bool) -> Any:
         """Return public rows, opened, and learn their columns. Rows of a `wide` matrix stay sparse."""
         if wide:
             return validate_data(self, public, reset=True, accept_sparse="csr", dtype=np.float64)
@@ -435,7 +461,7 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
         validate_data(self, public, reset=True, skip_check_array=True)
         return open_table_or_matrix(public, source="the public table")
 
-    def _private_rows(self, X: Any, known: Any, wide: bool) -> Any:
+    def _private_rows(self, X: Any, known: Any, *, wide: bool) -> Any:
         """Return private rows, opened. Only their shape and the names of columns can be refused: proof: step 5."""
         if wide:
             rows: Any = as_counts(X if sparse.issparse(X) else open_matrix(X))
@@ -448,8 +474,6 @@ class LinearModel(SavedModel, CountedCopies, ShowsClaim, BaseEstimator):
         if known is not None:
             _check_same_columns(rows, known)
         validate_data(self, X if is_frame(X) else rows, reset=known is None, skip_check_array=True)
-        if rows.shape[0] < 1:
-            raise InvalidInput("X has no rows; at least 1 is needed")
         return rows
 
     def _form(self, X: Any, rows: Any) -> FrameFormat | None:

@@ -17,17 +17,15 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_consistent_length
 
 from quorate.compute.ensemble import Ensemble
-from quorate.compute.ensemble.clusters import ClusterRows, ClusterTable
-from quorate.compute.ensemble.dealing import Encoded
+from quorate.compute.ensemble.clusters import ClusterRows, ClusterTable, deal_table
+from quorate.compute.ensemble.dealing import Encoded, people_of
 from quorate.compute.ensemble.estimators import RowsInMemory
-from quorate.compute.ensemble.sources import SpilledRows
+from quorate.compute.ensemble.sources import SpilledRows, spill_table
 from quorate.compute.learners import count_coefficients
 from quorate.compute.learners.backends import choose_backend
-from quorate.core.arrays import Integers
-from quorate.core.checks import check_bytes, warn_of_private
+from quorate.core.checks import warn_of_private
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.mechanisms import NoisyShares
-from quorate.core.progress import progress
 from quorate.models.predictors._voting import Estimate, VotingClassifier, estimate_rates
 from quorate.models.predictors.labels import class_codes, declared_classes, known_codes
 from quorate.models.predictors.records import allows_missing, check_records, fill_missing, is_auto, unless_auto
@@ -37,9 +35,6 @@ from quorate.planner.task import Task, weigh_classes
 from quorate.planner.trial import Goal, candidates, choose_learner
 from quorate.planner.votes import check_aggregator
 from quorate.tables import Schema, as_table
-from quorate.tables.files import TableStream
-
-_LEAST_MEMORY = 10**8  # bytes: a batch of rows of a wide table takes some ten million
 
 
 @dataclass(frozen=True, repr=False)
@@ -54,44 +49,7 @@ class Encoding:
         assert self.schema.label is not None
         order = known_codes(self.classes, list(self.schema.label.classes))
         codes = np.append(order, -1)[self.schema.label_codes(table)]
-        return self.schema.encode(table), codes, _people(self.schema, table)
-
-
-def deal_table(source: Any, encoding: Encoding, cluster: Any) -> ClusterRows:
-    """Return the rows of a table that the workers of a cluster read and deal among themselves."""
-    table = source if isinstance(source, ClusterTable) else ClusterTable(source, cluster)
-    schema = encoding.schema
-    return table.dealt(encoding, features=len(schema.feature_names), by_person=schema.groups is not None)
-
-
-def spill_table(
-    source: Any, encoding: Encoding, memory: int | str | None = None, spill: str | Path | None = None
-) -> SpilledRows:
-    """Return the rows of a table, read some at a time and written to the disk."""
-    size = check_bytes("memory", "1GB" if memory is None else memory, least=_LEAST_MEMORY)
-    stream = source if isinstance(source, TableStream) else TableStream(source)
-    return spill_rows(stream, encoding, SpilledRows(len(encoding.schema.feature_names), memory=size, folder=spill))
-
-
-def spill_rows(stream: TableStream, encoding: Encoding, rows: SpilledRows) -> SpilledRows:
-    """Read a table and write its rows to the disk."""
-    try:
-        with progress("reading records"):
-            for first, batch in stream.placed():
-                rows.add(encoding(batch), first=first)
-    except BaseException:
-        rows.close()
-        raise
-    return rows
-
-
-def _people(schema: Schema, table: Any) -> tuple[list[str], Integers] | None:
-    """Return the names of the people in a table, and whose each row is; None where a row is a unit."""
-    names = schema.people(table)
-    if names is None:
-        return None
-    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
-    return list(numbers), np.array([numbers[name] for name in names], dtype=np.int64)
+        return self.schema.encode(table), codes, people_of(self.schema, table)
 
 
 class PublicRows(NamedTuple):
@@ -254,7 +212,10 @@ class PrivateClassifier(VotingClassifier):
             guides["public_labels"] = schema.labels(public, role="public") if labelled else None
         self.unit_, self.declared_ = "row" if schema.groups is None else "person", True
         encoding = Encoding(schema, self.classes_)
-        rows = deal_table(source, encoding, cluster) if elsewhere else spill_table(source, encoding, memory, spill)
+        features = len(schema.feature_names)
+        if elsewhere:
+            table = deal_table(source, encoding, cluster, features=features, by_person=schema.groups is not None)
+        rows = table if elsewhere else spill_table(source, encoding, features, memory=memory, spill=spill)
         with closing(rows):
             if not rows.count:
                 raise InvalidInput("the table has no rows")

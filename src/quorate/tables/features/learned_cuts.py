@@ -6,8 +6,9 @@ shares of all blocks, so that a model need not measure them again.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from quorate.core.arrays import Floats, Integers
 from quorate.core.mechanisms import NoisyVectors
-from quorate.tables.cut_tree import STAGES, CutTree, NumberMarginal, grow_trees
+from quorate.tables.cut_tree import STAGES, CutTree, Lines, NumberMarginal, grow_trees
 from quorate.tables.cut_tree import most_cells as most_counts
 from quorate.tables.features.blocks import Block, Categories, Ramps, shares_of_blocks
 from quorate.tables.learned import ColumnMarginal, Purse
@@ -29,6 +30,8 @@ _CLEAR_FRACTIONS = 4.0  # deviations of the noise
 _CLEAR_GAPS = 3.0  # deviations of the noise, by which missing values stand out
 
 Learned = dict[Any, tuple[Block, tuple[Floats, float]]]
+Values = Mapping[Any, NDArray[Any]]  # what each block reads, of one row a unit
+Count = Callable[[Callable[[Values], Integers], int], Integers]  # sums what a function says of the values of all units
 
 
 def entries_of_cuts(blocks: Sequence[Block]) -> int:
@@ -46,7 +49,7 @@ def choose_cut_share(vectors: NoisyVectors, blocks: Sequence[Block], units: int)
 
 def learn_cuts(
     blocks: Mapping[Any, Block],
-    values: Mapping[Any, NDArray[Any]],
+    values: Values | Count,
     vectors: NoisyVectors,
     *,
     units: int,
@@ -55,17 +58,18 @@ def learn_cuts(
 ) -> Learned:
     """Return each block with cuts among its values where its ends alone were declared, and its mean shares.
 
-    `values` has what each block reads of one row a unit; cuts leave at most `most_cells` cells between their ends.
+    `values` has what each block reads of one row a unit, or adds up what a function returns for these values of blocks
+    of units: whole numbers. Cuts leave at most `most_cells` cells between their ends.
     """
+    count = values if callable(values) else partial(_count_all, values)
     purse = Purse(vectors, share)
     numbers = {name: block for name, block in blocks.items() if isinstance(block, Ramps)}
     texts = {name: block for name, block in blocks.items() if isinstance(block, Categories)}
     # A tree counts in several stages, each with its part of the noise of one count of categories.
-    lines = {name: np.clip(values[name], block.cuts[0], block.cuts[-1]) for name, block in numbers.items()}
     fractions_part = _fractions_part(vectors, len(numbers), units, share)
     rest = 1 - fractions_part
-    whole = find_whole(lines, purse, fractions_part)
-    marginals = count_categories(texts, values, purse, rest * len(texts) / len(blocks), units=units)
+    whole = find_whole(numbers, count, purse, fractions_part)
+    marginals = count_categories(texts, count, purse, rest * len(texts) / len(blocks), units=units)
     stage = rest * len(numbers) / len(blocks) / STAGES
 
     def draw(counts: Integers, *, squared_sensitivity: int) -> tuple[Floats, float]:
@@ -81,7 +85,7 @@ def learn_cuts(
         )
         for name, block in numbers.items()
     }
-    grow_trees(list(trees.values()), list(lines.values()), draw)
+    grow_trees(list(trees.values()), lambda add, entries: count(partial(_add_lines, numbers, add), entries), draw)
     cut: dict[Any, Block] = dict(texts)
     for name, block in numbers.items():
         line = trees[name].marginal(() if block.has_ends_alone else block.cuts)
@@ -97,17 +101,35 @@ def _fractions_part(vectors: NoisyVectors, columns: int, units: int, share: floa
     return min(max(needed, _FRACTION_SHARES[0]), _FRACTION_SHARES[1])
 
 
-def find_whole(lines: Mapping[Any, Floats], purse: Purse, part: float) -> dict[Any, bool]:
+def _count_all(values: Values, function: Callable[[Values], Integers], _entries: int) -> Integers:
+    return function(values)
+
+
+def _add_lines(numbers: Mapping[Any, Ramps], add: Callable[[Lines], Integers], values: Values) -> Integers:
+    """Return what a function returns for the numbers of these columns, clipped to their ends."""
+    return add([np.clip(values[name], block.cuts[0], block.cuts[-1]) for name, block in numbers.items()])
+
+
+def _count_fractions(lines: Lines) -> Integers:
+    return np.array([np.count_nonzero(np.abs(line - np.rint(line)) > 0) for line in lines], dtype=np.int64)
+
+
+def _count_codes(blocks: Mapping[Any, Categories], values: Values) -> Integers:
+    counts = [np.bincount(values[name], minlength=len(block.values) + 1) for name, block in blocks.items()]
+    return np.concatenate(counts).astype(np.int64)
+
+
+def find_whole(numbers: Mapping[Any, Ramps], count: Count, purse: Purse, part: float) -> dict[Any, bool]:
     """Return which columns seem to hold whole numbers alone. Proof: step 7: a unit moves each count by at most 1."""
-    if not lines:
+    if not numbers:
         return {}
-    counts = np.array([np.count_nonzero(np.abs(line - np.rint(line)) > 0) for line in lines.values()], dtype=np.int64)
-    noisy, scale = purse.release(counts, squared_sensitivity=len(lines), part=part)
-    return {name: bool(count <= _CLEAR_FRACTIONS * scale) for name, count in zip(lines, noisy, strict=True)}
+    counts = count(partial(_add_lines, numbers, _count_fractions), len(numbers))
+    noisy, scale = purse.release(counts, squared_sensitivity=len(numbers), part=part)
+    return {name: bool(fractions <= _CLEAR_FRACTIONS * scale) for name, fractions in zip(numbers, noisy, strict=True)}
 
 
 def count_categories(
-    blocks: Mapping[Any, Categories], values: Mapping[Any, NDArray[Any]], purse: Purse, part: float, *, units: int
+    blocks: Mapping[Any, Categories], count: Count, purse: Purse, part: float, *, units: int
 ) -> dict[Any, ColumnMarginal]:
     """Return the noisy counts of all categories. Proof: step 7: a unit is in one category of each column.
 
@@ -116,11 +138,10 @@ def count_categories(
     """
     if not blocks:
         return {}
-    counts = [np.bincount(values[name], minlength=len(block.values) + 1) for name, block in blocks.items()]
-    noisy, scale = purse.release(
-        np.concatenate(counts).astype(np.int64), squared_sensitivity=2 * len(blocks), part=part
-    )
-    parts = np.split(noisy, np.cumsum([len(part) for part in counts])[:-1])
+    sizes = [len(block.values) + 1 for block in blocks.values()]
+    counts = count(partial(_count_codes, blocks), sum(sizes))
+    noisy, scale = purse.release(counts, squared_sensitivity=2 * len(blocks), part=part)
+    parts = np.split(noisy, np.cumsum(sizes)[:-1])
     fitting = [part + (units - part.sum()) / len(part) for part in parts]
     return {name: ColumnMarginal(tuple(part.tolist()), 0.0, scale) for name, part in zip(blocks, fitting, strict=True)}
 
