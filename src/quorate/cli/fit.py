@@ -117,7 +117,7 @@ def _run(
     check_new_folder(output.out)
     check_report(report, inputs=[tables.table, tables.public, tables.schema])
     with open_stream([tables.table, *files], tables, settings) as stream:
-        fitted = fit_stream(stream, tables, settings) if stream else fit_table(name, tables, settings)
+        fitted = fit_stream(name, stream, tables, settings) if stream else fit_table(name, tables, settings)
         bill = {"folder": str(output.out), "method": name} | _bill(fitted.model, fitted.data) | fitted.notes
         _save(fitted, output.out)
     if report is not None:

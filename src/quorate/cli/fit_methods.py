@@ -29,7 +29,7 @@ _EXTRA: dict[str, tuple[Any, Any, str]] = {  # type, default, help
     "cluster": (
         str | None,
         None,
-        "Where the files are read and the teachers fitted: a Dask scheduler (tcp://host:8786), a Ray cluster "
+        "Where the files are read and the model is fitted: a Dask scheduler (tcp://host:8786), a Ray cluster "
         "(ray://host:10001), ray for one that runs on this machine, or local for Dask workers that are started "
         "here. Tables may be addresses of Parquet files (s3://bucket/visits). No row reaches this process.",
     ),
@@ -40,8 +40,8 @@ _EXTRA: dict[str, tuple[Any, Any, str]] = {  # type, default, help
     "memory": (
         str | None,
         None,
-        "About how much memory to use apart from the program and the teachers, such as 2GB. Rows wait on disk for "
-        "their teachers. 1GB for several files, a folder or a pattern; a single file is read whole without it.",
+        "About how much memory to use apart from the program and the teachers, such as 2GB. Rows wait on disk until "
+        "they are fitted. 1GB for several files, a folder or a pattern; a single file is read whole without it.",
     ),
     "model": (Path, inspect.Parameter.empty, "The folder of a published classifier or regression."),
     "spill": (Path | None, None, "The folder where rows wait for --memory; by default the system's temporary folder."),
@@ -118,9 +118,13 @@ model learns that from the records, within the same epsilon. The report plots wh
 Several labels, separated by commas, are columns of 0 and 1, or of two --classes.
 
 Example: `quorate fit linear visits.csv --label outcome --public survey.csv --groups patient --out model`
+
+A table larger than memory: `quorate fit linear visits/*.parquet --memory 1GB --schema schema.json --out model`
+
+On a cluster: `quorate fit linear visits/*.parquet --cluster tcp://head:8786 --schema schema.json --out model`
 """,
         tuple(f"models.linear:Private{family}Regression" for family in ("Logistic", "Linear", "Poisson")),
-        extra="account cuts cross waves",
+        extra="account cuts cross waves memory spill cluster",
         helps={
             "bounds": "The label is a number between these two, such as 0,250. Declare them; do not read them from the "
             "records.",

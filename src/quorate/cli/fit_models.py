@@ -228,26 +228,54 @@ def open_stream(paths: list[Path], tables: Tables, settings: dict[str, Any]) -> 
         yield None
 
 
-def fit_stream(stream: Any, tables: Tables, settings: dict[str, Any]) -> Fitted:
-    """Fit teachers while the table is read, some rows at a time. Only its header is looked at before."""
+def fit_stream(name: str, stream: Any, tables: Tables, settings: dict[str, Any]) -> Fitted:
+    """Fit a model while the table is read, some rows at a time. Only its header is looked at before."""
     if settings.pop("account") is not None:
         raise InvalidInput("--account takes a table that is read whole: one file, without --memory and --cluster")
     if tables.read_classes:
         raise InvalidInput("--read-classes reads a whole table first; name the --classes of one that is read once")
-    memory, spill = settings.pop("memory"), settings.pop("spill")
-    public, schema = describe_columns(tables, stream.header)
-    label = check_label(schema)
-    data = Data(None, public, schema, label.column, None, list(label.classes))
-    (estimator,) = METHODS["subsample"].classes()
-    arguments = _constructor_arguments(estimator, data, settings)
+    reading = {"memory": settings.pop("memory"), "spill": settings.pop("spill")}
+    model, data = _describe_stream(name, stream, tables, settings)
+    if name == "linear":
+        reading["label"] = data.label
     problems: list[Problem] = []
     is_local = isinstance(stream, TableStream)  # on a cluster no record reaches this process
     if is_local:
-        stream.observe = lambda batch: problems.extend(find_problems(schema, batch))
-    model = estimator(**arguments).fit_table(stream, schema, public=public, memory=memory, spill=spill)
+        stream.observe = lambda batch: problems.extend(find_problems(data.schema, batch))
+    model.fit_table(stream, data.schema, public=data.public, **reading)
     if is_local:
         show_problems([*file_problems(stream.irregularities), *add_problems(problems)])
-    return Fitted(model, data, plan=model.plan_)
+    return Fitted(model, data, is_learned=name == "linear", plan=getattr(model, "plan_", None))
+
+
+def _describe_stream(name: str, stream: Any, tables: Tables, settings: dict[str, Any]) -> tuple[Any, Data]:
+    """Return the unfitted model, and what is public of the table."""
+    method, classes = METHODS[name], METHODS[name].classes()
+    estimator = classes[0] if name == "subsample" else _choose_estimator(method, classes, settings)
+    target = tables.label if estimator in classes[1:] else None
+    public, schema = describe_columns(tables, stream.header, targets=[] if target is None else [target])
+    if target is None:
+        label = check_label(schema)
+        data = Data(None, public, schema, label.column, None, list(label.classes))
+    else:
+        data = Data(None, public, schema, target, None)
+    arguments = _constructor_arguments(estimator, data, settings)
+    if name == "linear":
+        arguments["columns"] = _streamed_columns(settings, schema, public)
+    return estimator(**arguments), data
+
+
+def _streamed_columns(settings: Mapping[str, Any], schema: Schema, public: Any) -> AdditiveColumns | None:
+    """Return the columns of a linear model of a table that is read in parts; None for those of the schema alone."""
+    crosses = [tuple(pair.split(":")) for pair in settings["cross"].split(",")] if settings["cross"] else None
+    if crosses is not None and not all(len(pair) == 2 and {*pair} <= {*schema.columns} for pair in crosses):
+        raise InvalidInput(f"--cross must be pairs of columns, as in age:sex,age:ward, got {settings['cross']!r}")
+    chosen = {"cuts": settings["cuts"], "crosses": crosses, "waves": settings["waves"]}
+    if chosen == {"cuts": None, "crosses": None, "waves": 0}:
+        return None
+    columns = AdditiveColumns() if public is not None else AdditiveColumns.from_schema(schema)
+    columns.set_params(**chosen)
+    return columns
 
 
 def linear_arguments(name: str, data: Data, settings: Mapping[str, Any], *, is_learned: bool) -> dict[str, Any]:
