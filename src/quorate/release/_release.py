@@ -133,8 +133,9 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
     def fit(self, private: Any, public: Any = None, groups: Any = None) -> "QueryRelease":
         """Count the private records in public cells, and release the counts through the engine.
 
-        `private` may be a `quorate.tables.files.TableStream`, which is read in batches: a byte or two of each value of
-        marginals stay in memory, and all of a column without cuts, or of a table of which nothing is declared.
+        `private` may be a `quorate.tables.files.TableStream`, which is read once in batches that are counted and
+        dropped; all of a column without cuts, or of a table of which nothing is declared, stays in memory. Or it is a
+        `quorate.compute.ensemble.clusters.ClusterTable`, which the workers of a cluster read and count.
         `groups` names the person of each record. The person, not the record, is then protected, and the first
         `records_per_person` records of each person are counted, as evenly as their number allows. Each person counts
         once: answers are shares of people, or means over people of the shares of their records.
@@ -179,19 +180,24 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
     def _count(self, private: Any, public: Any, groups: Any, per_person: int) -> "_Counted":
         """Return the private records by the cells of public declarations, and all refusals that need no engine."""
         weighed = named_columns(self.error_weights, self.target)
-        header = private.header if isinstance(private, TableStream) else private
+        is_read = hasattr(private, "header")  # in parts, here or on a cluster
+        header = private.header if is_read else private
         auto_cuts = AutoCuts.of(self.subject, self.columns, public, table=header, weighed=weighed)
         columns = self.columns if auto_cuts is None else auto_cuts.widest
         domain = make_domain(self.subject, public, columns)  # proof: step 1
         queries = self._weigh(domain)
-        if groups is not None and isinstance(private, TableStream):
+        if groups is not None and is_read:
             raise InvalidInput(
-                "groups must come with a table in memory, got a TableStream; pass quorate.tables.read_table"
+                f"groups must come with a table in memory, got a {type(private).__name__}; pass "
+                "quorate.tables.read_table"
             )
+        if auto_cuts is not None and is_read and not isinstance(private, TableStream):
+            raise InvalidInput("a cluster counts columns that are declared: give cuts of every number (columns=)")
         private = private if groups is None else first_records(private, groups, per_person)
         unread = domain.unread(header)
         private = private if auto_cuts is None else auto_cuts.read(private)
-        sealed, records = domain.seal(private)  # proof: step 2
+        in_parts = auto_cuts is None and is_read
+        sealed, records = domain.seal_parts(private) if in_parts else domain.seal(private)  # proof: step 2
         return _Counted(domain, queries, auto_cuts, private, sealed, records, unread)
 
     def _check_loss(self, account: Account | None) -> tuple[float, float]:

@@ -89,6 +89,10 @@ class Domain(ABC):
             raise InvalidInput("private must hold at least one record")
         return SealedCounts(counts), records
 
+    def seal_parts(self, private: Any) -> tuple[SealedCounts, int]:
+        """Return the records of a table that is read in parts by their cells, sealed, and their public number."""
+        return self.seal(private)
+
     def unread(self, table: Any) -> tuple[str, ...]:
         """Return the columns of a table that no query can use; their names are public."""
         return ()

@@ -2,7 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -107,6 +107,34 @@ class Rows:
 
     def __repr__(self) -> str:
         return f"Rows({self.records} records, {len(self.sizes)} columns)"  # the records may be private
+
+
+class TableCounts(Rows):
+    """Records of which the counts of some tables are known, and nothing else: their codes were not kept."""
+
+    tables: Mapping[tuple[int, ...], Whole]
+
+    def __init__(self, sizes: Sequence[int], tables: Mapping[tuple[int, ...], Whole]) -> None:
+        super().__init__(np.empty((0, len(sizes)), dtype=np.uint8), sizes)
+        object.__setattr__(self, "tables", tables)
+
+    @property
+    def records(self) -> int:
+        """The number of records, each of which is in one cell of each table."""
+        return int(next(iter(self.tables.values())).sum())
+
+    def sum_cells(self, columns: Sequence[int]) -> Floats:
+        """Return the number of records in each cell of the table of these columns, added up from one that has them."""
+        wanted = tuple(columns)
+        self._count_cells(wanted)
+        for known, counts in self.tables.items():
+            if set(wanted) <= set(known):
+                table = counts.reshape([self.sizes[column] for column in known])
+                kept = [column for column in known if column in wanted]
+                table = table.sum(axis=tuple(place for place, column in enumerate(known) if column not in wanted))
+                ordered = table.transpose([kept.index(column) for column in wanted])
+                return np.asarray(ordered.ravel(), dtype=np.float64)
+        raise Infeasible("these records were counted for tables of fewer columns; give them in memory")
 
 
 class Queries(ABC):

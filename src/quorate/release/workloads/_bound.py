@@ -1,21 +1,27 @@
 """A workload on known columns: its queries, their names, and the cell of each record."""
 
 import json
+import math
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from quorate.core.arrays import Floats
-from quorate.core.errors import InvalidInput
-from quorate.release.domain import Between, Domain, as_list, check_listable
+from quorate.compute.blocks import add_blocks
+from quorate.core.arrays import Floats, Integers
+from quorate.core.errors import Infeasible, InvalidInput
+from quorate.release.domain import Between, Domain, SealedCounts, as_list, check_listable
 from quorate.release.queries import NOTHING, Queries, Rows, Whole
 from quorate.release.queries.marginals import Truths
 from quorate.release.workloads._columns import Columns
+from quorate.tables.files import TableStream
 from quorate.tables.results import make_table
 
+_MOST_COUNTED = 2**24  # cells of all tables together that are counted part by part: 128 MB
+_NO_UNITS = np.empty(0, dtype=np.int64)  # every row is a unit
 _OURS = {"query", "asked", "answer", "error", "low", "high", "gap"}  # columns of a tidy table that are not the user's
 
 
@@ -82,6 +88,39 @@ class BoundWorkload(Domain):
         """Return the number of rows in each cell of the whole table."""
         rows = self.encode(records)
         return rows.sum_cells(range(len(rows.sizes))).astype(np.int64)
+
+    @property
+    def tables(self) -> tuple[tuple[int, ...], ...]:
+        """The tables, by their columns, whose counts are all that queries need: by default the whole one."""
+        return (tuple(range(len(self.sizes))),)
+
+    def seal_parts(self, private: Any) -> tuple[SealedCounts, int]:
+        """Return the records of a stream, or of a table that a cluster reads, by the cells of their tables.
+
+        Each part is counted where it is read, and whole numbers are added: nothing of a record is kept.
+        """
+        entries = [math.prod(self.sizes[column] for column in columns) for columns in self.tables]
+        if sum(entries) > _MOST_COUNTED and isinstance(private, TableStream):
+            return self.seal(private)
+        if sum(entries) > _MOST_COUNTED:
+            raise Infeasible(
+                f"the tables of these columns have {sum(entries)} cells, above the {_MOST_COUNTED} that a cluster "
+                "counts; take a lower order, fewer columns or fewer cells of each"
+            )
+        count = partial(_count_cells, self.columns, self.tables)
+        if isinstance(private, TableStream):
+            total = add_blocks(count, ((table, _NO_UNITS) for table in private), sum(entries))
+        else:
+            total = private.map_add(count, sum(entries))
+        parts = np.split(total, np.cumsum(entries)[:-1])
+        records = int(parts[0].sum())
+        if records == 0:
+            raise InvalidInput("private must hold at least one record")
+        return SealedCounts(self._keep_counts(parts)), records
+
+    def _keep_counts(self, tables: Sequence[Whole]) -> Whole | Rows:
+        """Return the counts of the tables as an engine takes them."""
+        return tables[0]
 
     def keep_public(self, counts: Whole | Floats | Rows | None) -> None:
         """Keep public records by their codes or cells."""
@@ -193,6 +232,12 @@ class BoundWorkload(Domain):
         if not isinstance(document, Mapping) or set(document) != {"workload", "columns"}:
             raise InvalidInput('a workload on columns is an object with "workload" and "columns"')
         return Workload.from_dict(document["workload"]).bind(columns=Columns.from_dict(document["columns"]))
+
+
+def _count_cells(columns: Columns, tables: Sequence[tuple[int, ...]], table: Any, _units: Integers) -> Whole:
+    """Return the number of rows of a table in each cell of the tables of these columns, one after the other."""
+    rows = columns.encode(table)
+    return np.concatenate([rows.sum_cells(members) for members in tables]).astype(np.int64)
 
 
 def tidy_name(text: str, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import numpy as np
 from quorate.core.checks import check_choice, check_count, check_positive
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.release.domain import Domain
-from quorate.release.queries import MOST_LISTED, Marginals, Queries, Rows, Whole
+from quorate.release.queries import MOST_LISTED, Marginals, Queries, Rows, TableCounts, Whole
 from quorate.release.workloads._bound import BoundWorkload, tidy_name
 from quorate.release.workloads._columns import Columns, names_of
 
@@ -44,6 +44,14 @@ class MarginalWorkload(BoundWorkload):
     def count(self, records: Any) -> Rows:
         """Return the rows by their codes."""
         return self.encode(records)
+
+    @property
+    def tables(self) -> tuple[tuple[int, ...], ...]:
+        """The marginals: engines measure them, and others of fewer columns."""
+        return self.queries.cliques
+
+    def _keep_counts(self, tables: Sequence[Whole]) -> Rows:
+        return TableCounts(self.sizes, dict(zip(self.tables, tables, strict=True)))
 
     def _find(self, request: Any) -> int:
         codes = self._codes(request) if isinstance(request, Mapping) and len(request) == self.order else {}
