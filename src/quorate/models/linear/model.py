@@ -174,8 +174,8 @@ class LinearModel(FitsTables, SavedModel, CountedCopies, ShowsClaim, BaseEstimat
         X, public = self._with_log_odds(X), None if public is None else self._with_log_odds(public)
         columns = self._unfitted_columns(X, public)
         wide = isinstance(columns, HashedColumns)
-        known = None if public is None else self._public_rows(public, wide=wide)
-        rows = self._private_rows(X, known, wide=wide)
+        known = None if public is None else self._public_rows(public, wide)
+        rows = self._private_rows(X, known, wide)
         if rows.shape[0] < 1:
             raise InvalidInput("X has no rows; at least 1 is needed")
         check_consistent_length(rows, targets)
@@ -452,7 +452,7 @@ class LinearModel(FitsTables, SavedModel, CountedCopies, ShowsClaim, BaseEstimat
             return lambda rows: columns.spread(read[rows])
         return lambda rows: columns.spread([values[rows] for values in read])
 
-    def _public_rows(self, public: Any, *, wide: bool) -> Any:
+    def _public_rows(self, public: Any, wide: bool) -> Any:
         """Return public rows, opened, and learn their columns. Rows of a `wide` matrix stay sparse."""
         if wide:
             return validate_data(self, public, reset=True, accept_sparse="csr", dtype=np.float64)
@@ -461,7 +461,7 @@ class LinearModel(FitsTables, SavedModel, CountedCopies, ShowsClaim, BaseEstimat
         validate_data(self, public, reset=True, skip_check_array=True)
         return open_table_or_matrix(public, source="the public table")
 
-    def _private_rows(self, X: Any, known: Any, *, wide: bool) -> Any:
+    def _private_rows(self, X: Any, known: Any, wide: bool) -> Any:
         """Return private rows, opened. Only their shape and the names of columns can be refused: proof: step 5."""
         if wide:
             rows: Any = as_counts(X if sparse.issparse(X) else open_matrix(X))
