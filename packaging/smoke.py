@@ -119,7 +119,7 @@ def sites() -> None:
     import numpy as np
 
     from quorate.service.sites import Keys
-    from quorate.service.sites._masks import masks_of
+    from quorate.service.sites._messages import masks_of
     from quorate.service.sites.server import open_site
 
     assert callable(open_site)

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quorate import Infeasible, InvalidInput
-from quorate.core.hypotheses.concept import Dichotomies, sauer
-from quorate.core.hypotheses.points import cut_points, cuts_between
+from quorate.core.hypotheses.concept import Dichotomies, cut_points, cuts_between, sauer
 from quorate.models.concepts import (
     Concept,
     Constant,

@@ -15,7 +15,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from quorate import Infeasible, InvalidInput
 from quorate.compute.ensemble import dealing
 from quorate.compute.learners import Deal
-from quorate.core.hypotheses.points import usable_rows
+from quorate.core.hypotheses.concept import usable_rows
 from quorate.core.mechanisms import NO_QUORUM, Quorum
 from quorate.core.mechanisms.base import Run
 from quorate.core.mechanisms.cutoff import CutoffRun, NoisyCutoff

@@ -13,7 +13,7 @@ from quorate.models.linear._sums import PrivateSums
 from quorate.models.linear.exact import exact_features, exact_weights
 from quorate.tables.containers import open_table_or_matrix
 from quorate.tables.features import AdditiveColumns
-from quorate.tables.features.interactions import Interaction
+from quorate.tables.features.combined import Interaction
 
 PAIR_TABLE = pandas.DataFrame(
     {

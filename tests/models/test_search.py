@@ -37,8 +37,8 @@ from quorate.core.mechanisms import EveryCandidate, NoisyVector, RandomStopping
 from quorate.core.mechanisms.distributions import gaussian_pmf
 from quorate.core.mechanisms.selection import ApproximateTrial, GaussianTrial, negative_binomial
 from quorate.core.privacy import Budget
+from quorate.models import selection as search_module
 from quorate.models.concepts import Thresholds
-from quorate.models.selection import _search as search_module
 from quorate.models.selection import _trials as scores_module
 from quorate.models.selection import plan_search
 from quorate.models.selection._trials import Scoring

@@ -15,7 +15,7 @@ from quorate.models.linear import PrivateLogisticRegression
 from quorate.models.linear._sums import GRID, PrivateSums, grid_length
 from quorate.tables.features import AdditiveColumns
 from quorate.tables.features.blocks import Ramps, column_numbers, spread_ramps
-from quorate.tables.features.fourier import FourierFeatures
+from quorate.tables.features.combined import FourierFeatures
 
 _ROWS, _PEOPLE, _WAVES = 200, 60, 8
 

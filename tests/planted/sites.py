@@ -20,8 +20,7 @@ from quorate.core.requests import Asked
 from quorate.models.predictors import PrivateClassifier
 from quorate.models.saving import load, save
 from quorate.models.saving.codecs import to_plain
-from quorate.service.sites._masks import Masked, Masks, unmasked
-from quorate.service.sites._messages import About, Batch, Counted, Declaration, Enrolled, Mode
+from quorate.service.sites._messages import About, Batch, Counted, Declaration, Enrolled, Masked, Masks, Mode, unmasked
 from quorate.service.sites._site import Site
 from quorate.service.sites.coordinator import DeclaredSites
 from support.quiet_folder import quiet_folder

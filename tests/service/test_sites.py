@@ -23,8 +23,7 @@ from quorate.core.requests import Asked, Request
 from quorate.core.session import Session
 from quorate.models.saving import load
 from quorate.models.saving.codecs import to_plain
-from quorate.service.sites._masks import Masks, unmasked
-from quorate.service.sites._messages import Batch, Declaration
+from quorate.service.sites._messages import Batch, Declaration, Masks, unmasked
 from quorate.service.sites._site import Site
 from quorate.service.sites.coordinator import DeclaredSites
 from support.federation import NAMES, QUERIES, TEACHERS, TOTAL, declared, made_folder, masks_for, opened_site
@@ -335,7 +334,7 @@ def test_a_card_with_the_key_of_another_site_does_not_make_masks_cancel(tmp_path
     """Nobody proves that a card's key is theirs: east copies south's, and north would add a stream and subtract it."""
     pytest.importorskip("cryptography", reason="keys need the extra 'sites'")
     from quorate.service.sites._keys import Card, Keys
-    from quorate.service.sites._masks import masks_of
+    from quorate.service.sites._messages import masks_of
 
     north, south, east = (Keys.make(tmp_path / name, name) for name in ("north", "south", "east"))
     raw = bytes.fromhex(south.card.mask)

@@ -8,8 +8,7 @@ import quorate as qr
 from quorate.core.mechanisms import DistributedMax, NoisyMax
 from quorate.models.saving import load
 from quorate.models.saving.codecs import to_plain
-from quorate.service.sites._masks import Masks
-from quorate.service.sites._messages import Declaration
+from quorate.service.sites._messages import Declaration, Masks
 from quorate.service.sites._site import Site
 
 NAMES = ["east", "north", "south"]

@@ -17,7 +17,7 @@ from quorate.tables import Category, Date, Number, Schema
 from quorate.tables.features import AdditiveColumns
 from quorate.tables.features.additive import cuts_for
 from quorate.tables.features.blocks import Categories, Ramps, column_numbers, column_texts
-from quorate.tables.features.fourier import _draw_waves
+from quorate.tables.features.combined import _draw_waves
 from quorate.tables.persons import unit_numbers
 
 FRAME = pandas.DataFrame({

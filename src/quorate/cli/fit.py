@@ -8,10 +8,10 @@ Example: `quorate fit linear visits.csv --label outcome --classes ill,well --out
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from operator import attrgetter
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from cyclopts import App, Group, Parameter
@@ -19,11 +19,15 @@ from rich.console import Console
 
 from quorate.cli.fit_methods import METHODS, Method
 from quorate.cli.fit_models import TARGET_FILE, Fitted, fit_stream, fit_table, open_stream, rename_curves
-from quorate.cli.options import AsJson, with_options
+from quorate.cli.options import AsJson, options_from, parse_bounds, with_options
 from quorate.cli.output import check_new_folder, check_report, show_bill
-from quorate.cli.reading import Data, Tables
+from quorate.cli.reading import Data, Tables, read_data, show_learned_problems, warn_of_delta
+from quorate.core.errors import InvalidInput
 from quorate.models.saving import save
 from quorate.tables import SCHEMA_FILE
+
+if TYPE_CHECKING:
+    from quorate.models.fitting import FittedTable
 
 _FIGURES = {  # of the bill, by the attribute of a fitted model that has them
     "chosen_.why": "learner",
@@ -70,6 +74,11 @@ class Output:
     json: AsJson = False
 
 
+_TESTED_TYPES = {"bounds": str | None, "test_share": float | Literal["auto"]}
+_TESTED_HELPS = {
+    "bounds": "The lowest and the highest value of a label that is a number, as in 0,120. The model is then a "
+    "regression.",
+}
 _Report = Annotated[
     Path | None, Parameter(group="Output", help="An HTML page to write, with the guarantee and the results.")
 ]
@@ -85,6 +94,13 @@ _MoreFiles = Annotated[
 def __getattr__(name: str) -> Any:
     """Make the command of a method when it is called for: its estimator takes a second to import."""
     method_name = name.removeprefix("fit ")
+    if method_name == "tested":
+        from quorate.models import fitting
+
+        skip = "table label classes groups public schema leave_out"
+        return with_options(options_from([fitting.fit], skip=skip, types=_TESTED_TYPES, helps=_TESTED_HELPS))(
+            _fit_tested
+        )
     if method_name not in METHODS:
         raise AttributeError(name)
     options = METHODS[method_name].options()
@@ -100,7 +116,7 @@ def __getattr__(name: str) -> Any:
 
 fit = App(name="fit", help_format="markdown")
 fit.command(
-    "quorate.cli.fit_tested:fit_tested",
+    "quorate.cli.fit:fit tested",
     name="tested",
     help="Fit a model that may be published and test it privately, both under one guarantee. Nothing but the table is "
     "needed.\n\nExample: `quorate fit tested visits.csv --label outcome --classes ill,well --out model`",
@@ -125,6 +141,39 @@ def _run(
     show_bill(f"The model in {output.out}", bill, as_json=output.json)
     if not output.json:
         _show_plan(fitted.plan)
+    return 0
+
+
+def _fit_tested(tables: Tables, *, output: Output, **settings: Any) -> int:
+    """Fit a model on some rows, or people, and test it on the others."""
+    from quorate.models import fitting
+
+    check_new_folder(output.out)
+    if tables.schema is None and (tables.texts or tables.missing_texts or tables.gaps):
+        raise InvalidInput("--texts, --missing-texts and --gaps need a schema (--schema)")
+    bounds = settings.pop("bounds")
+    is_learned = tables.public is None and tables.schema is None
+    data = read_data(tables, number=bounds is not None, leave_ids=True, is_learned=is_learned)
+    warn_of_delta(settings["delta"], data.records, data.units)
+    used = {*data.schema.columns, data.label, data.schema.groups}
+    fitted = fitting.fit(
+        data.records,
+        data.label,
+        classes=data.classes,
+        bounds=None if bounds is None else parse_bounds(bounds),
+        groups=data.schema.groups,
+        public=data.public,
+        schema=None if tables.schema is None else data.schema,
+        leave_out=[name for name in data.records.column_names if name not in used],
+        **settings,
+    )
+    if is_learned:
+        show_learned_problems(fitted.model.schema_, data.records)
+    fitted.save(output.out)
+    if output.json:
+        show_bill(f"The model in {output.out}", _tested_bill(fitted, output.out), as_json=True)
+    else:
+        print(f"{fitted.summary()}\nThe model in {output.out} may be published.", file=sys.stderr)
     return 0
 
 
@@ -169,6 +218,30 @@ def _bill(model: Any, data: Data) -> dict[str, Any]:
     bill |= _epsilons(model)
     if hasattr(getattr(model, "plan_", None), "as_dict"):
         bill["plan"] = model.plan_.as_dict()
+    return bill
+
+
+def _tested_bill(fitted: "FittedTable", out: Path) -> dict[str, Any]:
+    """Return the figures of a fitted model and of its test."""
+    bill: dict[str, Any] = {
+        "folder": str(out),
+        "method": "tested",
+        "label": fitted.label,
+        "columns": list(fitted.columns),
+        "units": fitted.units,
+        "test_units": fitted.test_units,
+        "claim": fitted.claim,
+        "epsilon": fitted.model.epsilon,
+        "delta": fitted.model.delta,
+    }
+    if fitted.intervals is not None:
+        bill["width"] = fitted.intervals.width_
+    if fitted.check is not None:
+        answer, constant = fitted.constant_error()
+        bill |= {"classes": fitted.model.classes_.tolist(), "error": asdict(fitted.check.measure("error"))}
+        bill |= {"constant_answer": answer, "constant_error": asdict(constant)}
+        if len(bill["classes"]) == 2:
+            bill["auc"] = asdict(fitted.check.measure("auc"))
     return bill
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from quorate.core.checks import check_count, check_delta, check_positive, check_rate
 from quorate.core.errors import Infeasible
-from quorate.core.hypotheses.points import Points
+from quorate.core.hypotheses.concept import Points
 from quorate.models.concepts import Concept, Conjunctions, Stumps
 from quorate.planner.result import Change, Plan
 from quorate.release.auto_cuts import AutoCuts

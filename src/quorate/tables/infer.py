@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from quorate.core.checks import check_count, is_named_id, warn_of_id
 from quorate.core.errors import InvalidInput
-from quorate.core.hypotheses.points import cut_points
+from quorate.core.hypotheses.concept import cut_points
 from quorate.tables.columns import Category, Date, Kind, Number, Text
 from quorate.tables.dates import DateUnit, read_moments
 from quorate.tables.reading import MISSING_TEXTS, TRUTHS, Reading

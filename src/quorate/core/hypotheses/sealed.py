@@ -14,8 +14,18 @@ import numpy as np
 
 from quorate.core.errors import Infeasible
 from quorate.core.estimator_calls import silence
-from quorate.core.hypotheses.concept import LISTED, Concept, Constant, Dichotomies, Hypothesis
-from quorate.core.hypotheses.points import Labels, Mask, Points, check_points, say_by_row
+from quorate.core.hypotheses.concept import (
+    LISTED,
+    Concept,
+    Constant,
+    Dichotomies,
+    Hypothesis,
+    Labels,
+    Mask,
+    Points,
+    check_points,
+    say_by_row,
+)
 
 _HERE = "quorate.models.concepts."  # the classes of this package; a class that inherits from one is somebody else's
 

@@ -18,8 +18,17 @@ from numpy.typing import NDArray
 from quorate.core._noise import NoiseSource, system_noise
 from quorate.core.checks import check_count, check_positive, set_validated
 from quorate.core.errors import InvalidInput
-from quorate.core.hypotheses.concept import Concept, Hypothesis, Tally
-from quorate.core.hypotheses.points import Labels, Mask, Points, check_labels, check_points, which_labelled
+from quorate.core.hypotheses.concept import (
+    Concept,
+    Hypothesis,
+    Labels,
+    Mask,
+    Points,
+    Tally,
+    check_labels,
+    check_points,
+    which_labelled,
+)
 from quorate.core.hypotheses.sealed import seal_concept, works_alone
 from quorate.core.mechanisms.exponential import ExponentialChoice
 from quorate.core.privacy import Budget, Cost, relabelling_epsilon

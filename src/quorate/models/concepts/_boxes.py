@@ -11,8 +11,18 @@ from numpy.typing import NDArray
 from quorate.core.arrays import Integers
 from quorate.core.checks import check_count, set_validated
 from quorate.core.errors import Infeasible, InvalidInput
-from quorate.core.hypotheses.concept import LISTED, Concept, Constant, Dichotomies, Hypothesis, sauer
-from quorate.core.hypotheses.points import Labels, Mask, Points, lead_below
+from quorate.core.hypotheses.concept import (
+    LISTED,
+    Concept,
+    Constant,
+    Dichotomies,
+    Hypothesis,
+    Labels,
+    Mask,
+    Points,
+    lead_below,
+    sauer,
+)
 
 Corner = tuple[float, ...]
 

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from quorate.core.errors import InvalidInput
-from quorate.core.hypotheses.concept import Concept, Dichotomies, sauer
-from quorate.core.hypotheses.points import Labels, Mask, Points, check_queries
+from quorate.core.hypotheses.concept import Concept, Dichotomies, Labels, Mask, Points, check_queries, sauer
 
 _MOST_POINTS = 12  # all labelings of these are looked at
 _LABELINGS = 32  # of a larger set

@@ -9,8 +9,7 @@ import numpy as np
 from quorate.core.checks import check_count, set_validated
 from quorate.core.errors import InvalidInput
 from quorate.core.estimator_calls import CALL, call_rows
-from quorate.core.hypotheses.concept import Concept, Dichotomies, Hypothesis
-from quorate.core.hypotheses.points import Points, say_by_row
+from quorate.core.hypotheses.concept import Concept, Dichotomies, Hypothesis, Points, say_by_row
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from quorate.core.arrays import Integers
 from quorate.core.checks import check_count, set_validated
-from quorate.core.hypotheses.concept import Concept, Dichotomies, Hypothesis
-from quorate.core.hypotheses.points import Labels, Points
+from quorate.core.hypotheses.concept import Concept, Dichotomies, Hypothesis, Labels, Points
 from quorate.models.concepts.hyperplanes import ExactPoints, check_partitions, columns_within, find_partitions
 
 _AT_ONCE = 2**24  # labels unpacked at a time

@@ -7,8 +7,17 @@ from typing import Any
 import numpy as np
 
 from quorate.core.arrays import Integers
-from quorate.core.hypotheses.concept import Concept, Dichotomies, Hypothesis, Tally
-from quorate.core.hypotheses.points import Labels, Points, cut_points, lead_below, mistakes_upward
+from quorate.core.hypotheses.concept import (
+    Concept,
+    Dichotomies,
+    Hypothesis,
+    Labels,
+    Points,
+    Tally,
+    cut_points,
+    lead_below,
+    mistakes_upward,
+)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from quorate.core.arrays import Integers
 from quorate.core.errors import Infeasible
-from quorate.core.hypotheses.points import Points
+from quorate.core.hypotheses.concept import Points
 
 _AT_ONCE = 2**22  # signs held at a time
 

@@ -12,8 +12,17 @@ from numpy.typing import NDArray
 
 from quorate.core.arrays import Integers
 from quorate.core.checks import check_count, set_validated
-from quorate.core.hypotheses.concept import Concept, Constant, Dichotomies, Hypothesis
-from quorate.core.hypotheses.points import Labels, Mask, Points, cuts_between, mistakes_upward
+from quorate.core.hypotheses.concept import (
+    Concept,
+    Constant,
+    Dichotomies,
+    Hypothesis,
+    Labels,
+    Mask,
+    Points,
+    cuts_between,
+    mistakes_upward,
+)
 from quorate.models.concepts._thresholds import Threshold
 
 

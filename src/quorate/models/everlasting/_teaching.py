@@ -16,7 +16,7 @@ from quorate.compute.learners import Deal, DeviceName, Teachers, batched_equival
 from quorate.compute.learners.teachers import check_queries, padded_rows
 from quorate.core.arrays import Floats, Integers
 from quorate.core.errors import Infeasible, InvalidInput
-from quorate.core.hypotheses.points import cuts_between
+from quorate.core.hypotheses.concept import cuts_between
 from quorate.core.rows import join_rows, take_rows
 from quorate.models import concepts
 from quorate.models.concepts import Concept, Stumps, Thresholds

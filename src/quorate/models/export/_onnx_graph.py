@@ -29,8 +29,7 @@ from quorate.models.concepts import (
 )
 from quorate.tables.features import AdditiveColumns
 from quorate.tables.features.blocks import Categories, Ramps, ramp_ends
-from quorate.tables.features.fourier import FourierFeatures
-from quorate.tables.features.interactions import Interaction
+from quorate.tables.features.combined import FourierFeatures, Interaction
 
 OPSETS = {"": 18, "ai.onnx.ml": 3}
 _IR_VERSION = 9  # of 2023: what runtimes of that year and later read

@@ -22,7 +22,7 @@ from quorate.models.linear._sample import Around, Shares, shift
 from quorate.models.linear._softmax import ClassRun
 from quorate.models.linear._sums import PrivateSums
 from quorate.models.linear.exact import clip_rows, exact_features, exact_weights
-from quorate.tables.features.interactions import Interaction, Side
+from quorate.tables.features.combined import Interaction, Side
 
 _MEANS, _ONLY_MEANS = 0.03, 0.1  # of the budget, for the means: with public rows, and without any
 _TARGETS_BUDGET_FRACTION = 0.02  # for the means of the targets alone, where those of the columns are known

@@ -19,7 +19,7 @@ from quorate.models.linear._families import Family
 from quorate.models.linear._geometry import Belief
 from quorate.models.linear._sums import PrivateSums
 from quorate.models.linear.exact import exact_weights
-from quorate.tables.features.interactions import Interaction, Side, multiply
+from quorate.tables.features.combined import Interaction, Side, multiply
 
 _MOST_FRACTION = 0.12  # of the budget of the steps
 _LEAST_GAIN = 0.015  # of the variance of residuals: a pair that explains as much is to be found

@@ -20,7 +20,7 @@ from quorate.models.linear._families import Softmax
 from quorate.models.linear._geometry import Belief, directions_for, evidence
 from quorate.models.linear._sums import PrivateSums
 from quorate.models.linear.exact import exact_features, exact_weights, lengths
-from quorate.tables.features.interactions import Interaction
+from quorate.tables.features.combined import Interaction
 
 _LONGEST = 1.3  # a guess of the clipping threshold in units of the root mean square, to choose directions with
 _UNCLIPPED_PARTS = (0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 1.0)  # of the sample, that may stay unclipped

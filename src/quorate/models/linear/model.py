@@ -31,7 +31,7 @@ from quorate.tables.containers import OpenTable, column_names, is_frame, open_ma
 from quorate.tables.features import AdditiveColumns, HashedColumns
 from quorate.tables.features.additive import column_of, most_cells_for, names_of
 from quorate.tables.features.blocks import Block, Ramps
-from quorate.tables.features.interactions import Interaction
+from quorate.tables.features.combined import Interaction
 from quorate.tables.features.learned_cuts import choose_cut_share, entries_of_cuts, learn_cuts
 from quorate.tables.features.words import as_counts, finite_numbers
 from quorate.tables.frames import ColumnKind, FrameFormat

@@ -25,7 +25,7 @@ from quorate.compute.ensemble import Ensemble
 from quorate.core.answerers import Answerer, Journal, Votes
 from quorate.core.checks import check_count, check_rate
 from quorate.core.errors import BudgetSpent, InvalidInput, RunEnded
-from quorate.core.hypotheses.points import check_queries, say_by_row
+from quorate.core.hypotheses.concept import check_queries, say_by_row
 from quorate.core.hypotheses.sealed import seal_candidates, seal_concept, unseal_hypothesis, works_alone
 from quorate.core.ledger import LOST, Ledger, LedgerView
 from quorate.core.mechanisms import NO_QUORUM, Answers

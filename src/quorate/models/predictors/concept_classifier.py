@@ -17,7 +17,7 @@ from quorate.compute.learners import Deal
 from quorate.core.answerers import Answerer
 from quorate.core.checks import check_count
 from quorate.core.errors import InvalidInput
-from quorate.core.hypotheses.points import Labels, Points
+from quorate.core.hypotheses.concept import Labels, Points
 from quorate.core.hypotheses.sealed import seal_concept, works_alone
 from quorate.core.privacy.claims import Claim
 from quorate.models.concepts import Concept, Finite, Stumps

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quorate.core.arrays import Integers
-from quorate.core.hypotheses.points import Points
+from quorate.core.hypotheses.concept import Points
 
 Values = NDArray[np.float64]
 Bits = NDArray[np.uint8]

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from quorate.core.arrays import Integers
 from quorate.core.errors import Infeasible, InvalidInput
-from quorate.core.hypotheses.points import Points, cut_points
+from quorate.core.hypotheses.concept import Points, cut_points
 from quorate.models.concepts import Box, Boxes, Constant, Hypothesis, Interval, Intervals, Threshold, Thresholds
 from quorate.release.cover.base import CellCover, check_public
 from quorate.release.queries import NOTHING, BoxRanges, Prefixes, Ranges, Whole

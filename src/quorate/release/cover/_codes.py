@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quorate.core.errors import Infeasible, InvalidInput
-from quorate.core.hypotheses.points import Points, which_finite
+from quorate.core.hypotheses.concept import Points, which_finite
 from quorate.models.concepts import Conjunction, Conjunctions, Constant, Finite, Hypothesis, Member, Stump, Stumps
 from quorate.release.cover._axes import Axis
 from quorate.release.cover.base import Cover, check_public, key_labels, read_points

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from quorate.core.arrays import Floats
 from quorate.core.errors import Infeasible, InvalidInput
-from quorate.core.hypotheses.points import Points
+from quorate.core.hypotheses.concept import Points
 from quorate.models.concepts import Constant, Halfspace, Halfspaces, Hypothesis
 from quorate.models.concepts.hyperplanes import first_rows
 from quorate.release.cover._arrangement import Faces, Lines, find_exact_points, find_points, nearest

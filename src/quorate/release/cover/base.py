@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from quorate.core.arrays import Floats
 from quorate.core.checks import check_count, check_rate
 from quorate.core.errors import InvalidInput
-from quorate.core.hypotheses.points import Points, check_points
+from quorate.core.hypotheses.concept import Points, check_points
 from quorate.models.concepts import (
     Boxes,
     Concept,

@@ -26,8 +26,7 @@ from quorate.core.requests import Admitted, Asked
 from quorate.models.predictors import PrivateClassifier
 from quorate.models.saving.codecs import from_plain
 from quorate.models.saving.documents import MECHANISMS
-from quorate.service.sites._masks import Masks
-from quorate.service.sites._messages import MODES, About, Batch, Counted, Declaration, Mode
+from quorate.service.sites._messages import MODES, About, Batch, Counted, Declaration, Masks, Mode
 
 _CALLER = "federation"  # under which the ledger keeps the ids of batches
 _PRICES = 64  # The number of mechanisms with a cached price.

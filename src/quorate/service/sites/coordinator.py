@@ -28,8 +28,7 @@ from quorate.models.saving.codecs import from_plain, to_plain
 from quorate.models.saving.documents import MECHANISMS
 from quorate.planner import Plan
 from quorate.service.sites._keys import Card, Keys
-from quorate.service.sites._masks import unmasked
-from quorate.service.sites._messages import About, Batch, Counted, Declaration, Enrolled, Mode
+from quorate.service.sites._messages import About, Batch, Counted, Declaration, Enrolled, Mode, unmasked
 
 _CONNECT_SECONDS = 10.0
 _MAX_TEACHERS = 2**40  # of a site: sums stay far below 2**62

@@ -27,8 +27,7 @@ from quorate.service._errors import Refused, error_body
 from quorate.service._run import listen, make_announcement, make_config, run_server
 from quorate.service._telemetry import Log
 from quorate.service.sites._keys import Card, Keys
-from quorate.service.sites._masks import masks_of
-from quorate.service.sites._messages import Batch, Declaration, Enrolled, Mode
+from quorate.service.sites._messages import Batch, Declaration, Enrolled, Mode, masks_of
 from quorate.service.sites._site import Site
 from quorate.tables import SCHEMA_FILE
 

@@ -32,8 +32,14 @@ from quorate.tables.features.blocks import (
     shares_of_blocks,
     spread_ramps,
 )
-from quorate.tables.features.fourier import FourierFeatures, make_fourier_features
-from quorate.tables.features.interactions import Interaction, Side, make_interactions, make_side
+from quorate.tables.features.combined import (
+    FourierFeatures,
+    Interaction,
+    Side,
+    make_fourier_features,
+    make_interactions,
+    make_side,
+)
 from quorate.tables.features.words import Words, number_for, words_from_public
 from quorate.tables.reading import DEFAULT_READING, Reading
 from quorate.tables.schema import Schema
