@@ -1,6 +1,3 @@
-"""Hypotheses, classes of them, and their mistakes on labelled points: what mechanisms need to know of a class.
-
-The classes themselves (boxes, halfspaces, thresholds and others) are in `quorate.models.concepts`.
-"""
+"""What mechanisms need to know of a class of hypotheses. The classes themselves are in `quorate.models.concepts`."""
 
 __all__: list[str] = []
