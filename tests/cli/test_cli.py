@@ -84,7 +84,7 @@ def test_demo_as_json(tmp_path):
         (["unknown"], 2, "unknown"),
         (["predict"], 2, "quorate predict needs FOLDER. See quorate predict --help"),
         (["fit", "linear", "a.csv"], 2, "quorate fit linear needs --out."),
-        (["fit", "linear", "a.csv", "--uot", "m"], 2, "quorate fit linear needs --out. Did you mean --out instead of"),
+        (["fit", "linear", "a.csv", "--uot", "m"], 2, "quorate fit linear does not take --uot. Did you mean --out?"),
         (["fit", "linear", "a.csv", "--label"], 2, "--label takes a value, and none is given."),
         (["plan", "--epsilon", "1", "--epsilon", "2"], 2, "quorate plan takes --epsilon once."),
     ],

@@ -32,7 +32,7 @@ TAKEN = {
     "pure": f"{CONCEPT} epsilon queries method teachers n-jobs",
     "semi-private": f"{CONCEPT} epsilon points",
     "tested": f"{TABLES} {OUT} epsilon delta bounds test-share".replace(" report", ""),
-    "linear": f"{TABLES} {OUT} epsilon delta account bounds largest cuts cross waves",
+    "linear": f"{TABLES} {OUT} memory spill cluster epsilon delta account bounds largest cuts cross waves",
     "search": f"{TABLES} {OUT} epsilon delta cuts scoring held-out method",
     "conformal": f"{TABLES} {OUT} epsilon account model miscoverage largest-error per-person trusted",
 }

@@ -596,3 +596,10 @@ def test_a_setting_of_columns_that_are_not_there_is_refused():
     search = PrivateSearchCV(PrivateLogisticRegression(classes=[0, 1]), {"columns__cuts": [1, 8]})
     with pytest.raises(InvalidInput, match="columns of the PrivateLogisticRegression"):
         search.fit([[0.0], [1.0]] * 100, [0, 1] * 100, public=[[0.5]] * 100)
+
+
+def test_a_plan_that_is_remembered_is_of_a_number():
+    """True equals 1.0, and so finds what was planned for it, unless the memory tells types apart."""
+    plan_search(candidates=2, epsilon=1.0)
+    with pytest.raises(InvalidInput, match="epsilon"):
+        plan_search(candidates=2, epsilon=True)

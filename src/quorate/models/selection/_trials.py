@@ -111,7 +111,7 @@ def scoring_of(name: str | None, estimator: Any, largest_error: float | None) ->
 Method = Literal["auto", "random stopping", "composition"]
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=64, typed=True)  # True is no epsilon of 1
 def choose_selection(
     method: Method, *, candidates: int, epsilon: float, delta: float, gaussian: bool, tried: float
 ) -> RandomStopping | EveryCandidate:
