@@ -1,4 +1,4 @@
-"""The table of copies in docs/howto/operations.md: each row, with a ledger in use."""
+"""The table of copies in docs/howto/backup.md: each row, with a ledger in use."""
 
 import shutil
 

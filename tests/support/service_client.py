@@ -6,6 +6,7 @@ import json
 import os
 import select
 import signal
+import ssl
 import subprocess
 import time
 from contextlib import asynccontextmanager, contextmanager
@@ -108,9 +109,14 @@ class Server(NamedTuple):
     port: int
     process: Forked
     log: str
+    tls: str = ""  # the file of its certificate
 
     def request(self, method, path, body=None, headers=None):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
+        if self.tls:
+            context = ssl.create_default_context(cafile=self.tls)
+            connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=120, context=context)
+        else:
+            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
         try:
             connection.request(method, path, body=body, headers=headers or {})
             response = connection.getresponse()
@@ -134,7 +140,7 @@ def serving(settings, log, seconds=150):
     with open(log, "wb") as file, open(os.devnull, "wb") as nowhere:
         process = Forked(code, settings.to_json(), stdout=nowhere.fileno(), stderr=file.fileno())
     try:
-        yield _ready(process, str(log), seconds)
+        yield _ready(process, str(log), seconds, settings.tls)
     finally:
         process.send_signal(signal.SIGTERM)
         try:
@@ -144,14 +150,14 @@ def serving(settings, log, seconds=150):
             process.wait(120)
 
 
-def _ready(process, log, seconds):
+def _ready(process, log, seconds, tls):
     end = time.monotonic() + seconds
     while time.monotonic() < end and process.poll() is None:
         with open(log, encoding="utf-8") as file:
             lines = [json.loads(line) for line in file if line.startswith("{") and line.endswith("\n")]
         ports = [line["port"] for line in lines if line["event"] == "listening"]
         if ports:
-            server = Server(ports[0], process, log)
+            server = Server(ports[0], process, log, tls)
             try:
                 if server.request("GET", "/v2/health/ready").status == 200:
                     return server

@@ -166,10 +166,10 @@ def serve(
     private = [folder for folder in folders if not isinstance(folder, PublishedFolder)]
 
     def ready() -> None:
-        address = f"[{host}]" if ":" in host else host
+        address, scheme = f"[{host}]" if ":" in host else host, "https" if settings["tls"] else "http"
         need = "everybody may ask what is published" if keys else "everybody on this machine may ask"
         if keys and private:
             need = f"callers need a key: quorate keys add {private[0].path} NAME"
-        print(f"quorate: the dashboard is at http://{address}:{port}/; {need}. Ctrl-C stops", file=sys.stderr)
+        print(f"quorate: the dashboard is at {scheme}://{address}:{port}/; {need}. Ctrl-C stops", file=sys.stderr)
 
     return serve(server, ready=ready if sys.stderr.isatty() else None)  # logs are for programs

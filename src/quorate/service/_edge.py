@@ -33,9 +33,9 @@ class EdgeProtocol(HttpToolsProtocol):
 
     waiting: ClassVar[dict["EdgeProtocol", None]] = {}  # Connections in the order of their waits.
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
+    def __init__(self, *arguments: Any, limits: Settings | None = None, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._limits = _settings(os.environ[ENVIRONMENT])
+        self._limits = _settings(os.environ[ENVIRONMENT]) if limits is None else limits
         self._overhead = 0  # bytes of the message under way that are not its body
         self._received = 0  # these, and all that came with the bytes that are being read
         self._body_bytes = 0  # among the bytes that are being read

@@ -1,14 +1,16 @@
 """A server from its settings to its clean stop: uvicorn in one or several processes, by default on loopback."""
 
+import asyncio
 import contextlib
 import math
 import os
 import resource
 import signal
 import socket
+import ssl
 import tempfile
 from collections.abc import Callable, Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from types import FrameType
 from typing import Any
 
@@ -22,6 +24,7 @@ from quorate.core.rows import usable_cores
 from quorate.service._edge import EdgeProtocol
 from quorate.service._settings import ENVIRONMENT, ORDERS, PARENT, Settings
 from quorate.service._telemetry import Log, log_config
+from quorate.service._tls import Certificate, TlsListener
 
 _READY_SECONDS = 0.2  # that a worker has to say whether it has started
 _SPARE_DESCRIPTORS, _MODEL_DESCRIPTORS = 128, 16  # For files other than connections: logs, threads, ledgers.
@@ -46,6 +49,8 @@ def serve(settings: Settings, *, ready: Callable[[], None] | None = None) -> int
     >>> serve(settings)  # doctest: +SKIP
     """
     settings = fit_connections(settings)
+    if settings.tls:  # Every worker reads it for itself.
+        Certificate(settings.tls, settings.tls_key)
     listening = listen(settings.host, settings.port)
     try:
         with _environment(settings):
@@ -99,6 +104,8 @@ def fit_connections(settings: Settings) -> Settings:
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     spare = _SPARE_DESCRIPTORS + _MODEL_DESCRIPTORS * len(settings.models)
+    if settings.tls:
+        spare += _handshake_limit(settings)
     needed = settings.connection_limit + spare
     if soft == resource.RLIM_INFINITY or soft >= needed:
         return settings
@@ -108,6 +115,11 @@ def fit_connections(settings: Settings) -> Settings:
         soft = raised
     limit = max(1, soft // 2, soft - spare)
     return msgspec.structs.replace(settings, connection_limit=min(settings.connection_limit, limit))
+
+
+def _handshake_limit(settings: Settings) -> int:
+    """Return how many TLS handshakes may be under way beside the connections."""
+    return max(1, settings.connection_limit // 4)
 
 
 def _run(settings: Settings, listening: socket.socket, ready: Callable[[], None] | None) -> int:
@@ -123,7 +135,7 @@ def _run(settings: Settings, listening: socket.socket, ready: Callable[[], None]
     fields = {"workers": settings.workers, "keys": settings.keys, "connections": settings.connection_limit}
     announce = make_announcement(listening, ready, **fields)
     if settings.workers == 1:
-        return run_server(config, listening, announce)
+        return run_server(config, listening, announce, settings)
     with _ignore_signals():
         workers = _Workers(config, sockets=[listening], announce=announce)
         workers.run()
@@ -159,9 +171,15 @@ def make_announcement(
     return announce
 
 
-def run_server(config: uvicorn.Config, listening: socket.socket, announce: Callable[[], None]) -> int:
+def run_server(
+    config: uvicorn.Config,
+    listening: socket.socket,
+    announce: Callable[[], None],
+    limits: Settings,
+    tls: Callable[[], ssl.SSLContext] | None = None,
+) -> int:
     """Run a server in this process until a signal stops it, and return the exit status."""
-    server = _Server(config, announce=announce)
+    server = _Server(config, limits, announce=announce, tls=tls)
     with _ignore_signals():
         try:
             server.run(sockets=[listening])
@@ -183,11 +201,22 @@ def _ignore_signals() -> Iterator[None]:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's server, which says so once it answers, and stops at once while it still loads its models."""
+    """uvicorn's server, which says so once it answers, and stops at once while it still loads its models.
 
-    def __init__(self, config: uvicorn.Config, *, announce: Callable[[], None] = lambda: None) -> None:
+    With `tls`, or a certificate in the settings, it accepts connections by `TlsListener`.
+    """
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        limits: Settings,
+        *,
+        announce: Callable[[], None] = lambda: None,
+        tls: Callable[[], ssl.SSLContext] | None = None,
+    ) -> None:
         super().__init__(config)
-        self._announce = announce
+        self._announce, self._limits = announce, limits
+        self._tls = Certificate(limits.tls, limits.tls_key).context if limits.tls else tls
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Stop; a start that is interrupted returns its leases."""
@@ -197,9 +226,23 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, and announce it."""
-        await super().startup(sockets)
+        await super().startup(sockets if self._tls is None else [])
         if self.started:
+            if self._tls is not None:
+                self._listen(sockets or [], self._tls)
             self._announce()
+
+    def _listen(self, sockets: list[socket.socket], tls: Callable[[], ssl.SSLContext]) -> None:
+        protocol_class: Callable[..., asyncio.Protocol] = self.config.http_protocol_class
+        make_protocol = partial(
+            protocol_class,
+            config=self.config,
+            server_state=self.server_state,
+            app_state=self.lifespan.state,
+        )
+        limit, seconds = _handshake_limit(self._limits), self._limits.header_seconds
+        listeners: list[Any] = [TlsListener(one, make_protocol, tls, limit=limit, seconds=seconds) for one in sockets]
+        self.servers = listeners
 
 
 class _Process(Process):
@@ -208,7 +251,7 @@ class _Process(Process):
     @cached_property
     def server(self) -> uvicorn.Server:
         """The server of this process."""
-        return _Server(self.config)
+        return _Server(self.config, Settings.from_json(os.environ[ENVIRONMENT]))
 
 
 class _Workers(Multiprocess):

@@ -71,6 +71,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     outside_mark
         Whether to spend only where a mark can be written outside the models' folders. Without one, an old copy of a
         folder that is put back spends its budget again.
+    tls
+        The file of a certificate with its chain, in PEM, for HTTPS; "" for plain HTTP. A renewed file is read again.
+    tls_key
+        The file of its private key; "" if it is in the same file.
     traces
         Where traces are sent: the address of an OpenTelemetry collector, such as http://localhost:4318/v1/traces.
     stop_seconds
@@ -102,6 +106,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     idle_seconds: float = 60.0
     stop_seconds: float = 8.0
     cluster: str = ""
+    tls: str = ""
+    tls_key: str = ""
     traces: str = ""
     outside_mark: bool = True
 
@@ -116,6 +122,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         for field, minimum in _MINIMUM.items():
             if not getattr(self, field) >= minimum:
                 raise InvalidInput(f"{field} must be at least {minimum}, not {getattr(self, field)!r}")
+        if self.tls_key and not self.tls:
+            raise InvalidInput("tls_key requires tls, the file of its certificate")
         if not self.keys and not is_loopback(self.host):
             raise InvalidInput(
                 "without keys a server listens on loopback alone (127.0.0.1, ::1 or localhost); make a key with "

@@ -212,7 +212,7 @@ class PhaseFolder:
         if stored.lost:
             raise LedgerRefused(
                 f"the ledger came from a backup, and what phase {stored.number} has answered since is not known: it "
-                "cannot go on (docs/howto/operations.md says what can be done)"
+                "cannot go on (docs/howto/serve-everlasting.md says what can be done)"
             )
         arrivals, terms = self._arrivals, self._arrivals.terms
         self._clean(stored)

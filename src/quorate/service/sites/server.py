@@ -23,8 +23,10 @@ from starlette.routing import Route
 
 from quorate.core.errors import InvalidInput, QuorateError
 from quorate.models.saving import load, open_folder
+from quorate.service._edge import EdgeProtocol
 from quorate.service._errors import Refused, error_body
 from quorate.service._run import listen, make_announcement, make_config, run_server
+from quorate.service._settings import Settings
 from quorate.service._telemetry import Log
 from quorate.service.sites._keys import Card, Keys
 from quorate.service.sites._messages import Batch, Declaration, Enrolled, Mode, masks_of
@@ -33,7 +35,8 @@ from quorate.tables import SCHEMA_FILE
 
 _BODY_LIMIT = 64 * 2**20
 _STOP_SECONDS = 8
-_CONNECTIONS = 64  # of one coordinator; others get 503
+_CONNECTIONS = 64  # of one coordinator; the one that has been idle for longest makes room for another
+_BODY_SECONDS = 300.0  # for a batch of the largest size over a slow line
 
 
 def open_site(
@@ -132,16 +135,15 @@ def serve_site(
     `ready` is called with the address once the site answers.
     """
     listening = listen(host, port)
+    limits = Settings(models={"site": ""}, connection_limit=_CONNECTIONS, body_seconds=_BODY_SECONDS)
     config = make_config(
-        make_site_app(site),
-        timeout_graceful_shutdown=_STOP_SECONDS,
-        limit_concurrency=_CONNECTIONS,
-        ssl_context_factory=lambda config, default: keys.context(coordinator, server=True),
+        make_site_app(site), timeout_graceful_shutdown=_STOP_SECONDS, http=partial(EdgeProtocol, limits=limits)
     )
+    context = keys.context(coordinator, server=True)
     address = listening.getsockname()[:2]
     call_ready = None if ready is None else partial(ready, *address)
     announce = make_announcement(listening, call_ready, site=site.name, mode=site.mode)
     try:
-        return run_server(config, listening, announce)
+        return run_server(config, listening, announce, limits, lambda: context)
     finally:
         listening.close()
