@@ -17,7 +17,7 @@ from quorate.cli.output import show_plan, show_rows
 from quorate.cli.start_files import Job, literal, to_lines
 from quorate.core.errors import InvalidInput
 from quorate.planner import Plan, plan
-from quorate.tables import Category, Date, Schema, Text, read_table
+from quorate.tables import Category, Date, Embedded, Schema, Text, read_table
 from quorate.tables.columns import Kind
 from quorate.tables.dates import date_of
 from quorate.tables.infer import TooManyTexts
@@ -304,7 +304,7 @@ def _example(kind: Kind, row: int) -> str:
     """Return a value of a declared column: one category after the other, or numbers from one end to the other."""
     if isinstance(kind, Category):
         return kind.categories[row % len(kind.categories)]
-    if isinstance(kind, Text):
+    if isinstance(kind, Text | Embedded):
         return "a note"
     low, high = (0.0, 1.0) if kind.cuts is None else (kind.cuts[0], kind.cuts[-1])
     if kind.low is not None and kind.high is not None:

@@ -6,6 +6,7 @@
     files, sources  CSV, Parquet, Arrow and Excel files, folders, addresses and queries, whole or in batches
     persons         one canonical name for all spellings of a person's name
     columns         Number, Date, Category, Text, Label: how a column is declared, and its features for learners
+    embedded        Embedded: a column of sentences that a public model turns into vectors
     cells           the same columns as cells for releases
     Schema          the columns, their kinds and encoding; from a JSON file or a public table, or learned with noise
     LearnedFacts    the claim and the noisy marginals of a learned schema
@@ -18,6 +19,7 @@ records name a column, never a row, a value or a count. Only `Schema.from_privat
 pays for that.
 """
 
+from quorate.tables._embedded import Embedded, register_embedder
 from quorate.tables.columns import Category, Date, Label, Number, Text
 from quorate.tables.containers import as_table
 from quorate.tables.files import read_table
@@ -32,6 +34,7 @@ __all__ = [
     "Category",
     "ColumnMarginal",
     "Date",
+    "Embedded",
     "FrameFormat",
     "Label",
     "LearnedFacts",
@@ -43,4 +46,5 @@ __all__ = [
     "as_table",
     "query_matrix",
     "read_table",
+    "register_embedder",
 ]

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from quorate.core.arrays import Floats, Integers
 from quorate.core.checks import check_choice, check_count, check_positive, set_validated
 from quorate.core.errors import InvalidInput
+from quorate.tables._embedded import Embedded
 from quorate.tables.containers import Role, refusal
 from quorate.tables.dates import DateUnit, check_unit, declared_moment, read_moments
 from quorate.tables.reading import MISSING_TEXTS, Rules, as_reading
@@ -175,7 +176,8 @@ class Text:
         set_validated(self, buckets=check_count("buckets", self.buckets))
 
 
-Kind = Number | Category | Text
+Sentences = Text | Embedded
+Kind = Number | Category | Sentences
 
 
 @dataclass(frozen=True)
@@ -294,6 +296,8 @@ def feature_names(kind: Kind, column: str) -> list[str]:
     """Return the names of the features that a column becomes."""
     if isinstance(kind, Text):
         return [f"{column} word {bucket}" for bucket in range(kind.buckets)]
+    if isinstance(kind, Embedded):
+        return [f"{column} embedded {place}" for place in range(kind.width)]
     values = [column] if isinstance(kind, Number) else [f"{column}={value}" for value in kind.categories]
     return [*values, f"{column} is missing"] if kind.missing == "indicator" else values
 
@@ -309,6 +313,8 @@ def encode_features(
     """
     if isinstance(kind, Text):
         return _words(kind, values, rules)
+    if isinstance(kind, Embedded):
+        return kind.embed(read_texts(values, as_reading(rules).missing_texts).to_pylist())
     if isinstance(kind, Category):
         features, absent = _flags(kind, values, column, role=role, rules=rules, start=start)
     else:

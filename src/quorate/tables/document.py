@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from quorate.core.errors import InvalidInput
+from quorate.tables._embedded import Embedded
 from quorate.tables.columns import Category, Date, Kind, Label, Number, Text
 from quorate.tables.containers import prefix_errors
 from quorate.tables.dates import date_of
@@ -24,8 +25,15 @@ EXAMPLE = """{"columns": {"age": {"kind": "number", "centre": 40, "spread": 15},
 UNCHECKED = "read_from_private_records"  # a key of schemas that `quorate look` writes
 SCHEMA_KEYS = ("columns", "label", "groups", "leave_out", "missing_texts", "reading", "learned", UNCHECKED)
 
-_TYPES: dict[str, type[Any]] = {"number": Number, "date": Date, "category": Category, "text": Text}
-_KEYS = {name: [field.name for field in fields(kind)] for name, kind in _TYPES.items()}
+_TYPES: dict[str, type[Any]] = {
+    "number": Number,
+    "date": Date,
+    "category": Category,
+    "text": Text,
+    "embedded": Embedded,
+}
+_KEYS = {name: [field.name for field in fields(kind) if field.name != "model"] for name, kind in _TYPES.items()}
+_NEEDED = {"category": ("categories",), "embedded": ("embedder", "width")}
 _DEFAULTS = (("missing", "refuse"), ("unknown", "other"), ("closed", False))
 
 
@@ -81,13 +89,14 @@ def kind_from_document(column: str, document: object) -> Kind:
     kind = document.get("kind", short)
     if kind not in _TYPES:
         raise InvalidInput(
-            f'column {column!r}: kind must be "number", "date", "category" or "text", not {kind!r}; or a list of '
-            "categories or an object with cuts is expected"
+            f'column {column!r}: kind must be "number", "date", "category", "text" or "embedded", not {kind!r}; or a '
+            "list of categories or an object with cuts is expected"
         )
     settings = {key: value for key, value in document.items() if key != "kind"}
     check_keys(f"column {column!r}", settings, _KEYS[kind])
-    if kind == "category" and "categories" not in settings:
-        raise InvalidInput(f"column {column!r}: a category needs its list of categories")
+    for key in _NEEDED.get(kind, ()):
+        if key not in settings:
+            raise InvalidInput(f"column {column!r}: kind {kind!r} requires {key!r}")
     with prefix_errors(f"column {column!r}: "):
         return _TYPES[kind](**settings)  # type: ignore[no-any-return]
 

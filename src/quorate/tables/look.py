@@ -17,7 +17,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from quorate.core.checks import is_named_id
-from quorate.tables.columns import Category, Date, Kind, Label, Number, Text, unknown_values, unreadable_values
+from quorate.tables.columns import (
+    Category,
+    Date,
+    Kind,
+    Label,
+    Number,
+    Sentences,
+    Text,
+    unknown_values,
+    unreadable_values,
+)
 from quorate.tables.containers import as_table
 from quorate.tables.csv_records import Irregularities
 from quorate.tables.document import UNCHECKED, kind_to_document
@@ -98,7 +108,7 @@ def add_problems(problems: Iterable[Problem]) -> list[Problem]:
 
 def _schema_problems(schema: Schema, name: str, values: Any) -> list[Problem]:
     kind, reading = schema.columns[name], schema.reading
-    is_marked = isinstance(kind, Text) or kind.missing == "indicator"
+    is_marked = isinstance(kind, Sentences) or kind.missing == "indicator"
     gaps = 0 if is_marked else read_texts(values, reading.missing_texts).null_count
     unreadable, unknown = (count(kind, values, reading).sum() for count in (unreadable_values, unknown_values))
     kinds = "dates" if isinstance(kind, Date) else "numbers"

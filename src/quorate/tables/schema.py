@@ -19,6 +19,7 @@ from quorate.tables.columns import (
     Kind,
     Label,
     Number,
+    Sentences,
     Text,
     encode_features,
     feature_names,
@@ -77,9 +78,9 @@ class Schema:
         if not isinstance(self.reading, Reading):
             raise InvalidInput(f"reading must be a Reading, got {self.reading!r}")
         for name, kind in self.columns.items():
-            if not isinstance(name, str) or not isinstance(kind, Number | Category | Text):
+            if not isinstance(name, str) or not isinstance(kind, Number | Category | Sentences):
                 raise InvalidInput(
-                    "columns must map names to Number(...), Date(...), Category(...) or Text(...), not "
+                    "columns must map names to Number(...), Date(...), Category(...), Text(...) or Embedded(...), not "
                     f"{name!r} to {kind!r}"
                 )
         if not self.columns:
@@ -128,9 +129,7 @@ class Schema:
         if unknown := [name for name in names if str(name) not in self.columns]:
             raise InvalidInput(f"the schema does not declare the columns {shown_names(unknown)}")
         kinds = [self.columns[str(name)] for name in names]
-        return [
-            "text" if isinstance(k, Category | Text) else "date" if isinstance(k, Date) else "number" for k in kinds
-        ]
+        return ["date" if isinstance(k, Date) else "number" if isinstance(k, Number) else "text" for k in kinds]
 
     @classmethod
     def from_private(
@@ -292,7 +291,7 @@ class Schema:
     def with_gaps(self) -> "Schema":
         """Return the same schema with an indicator for every column: any value but a sentence may then be missing."""
         marked = {
-            name: kind if isinstance(kind, Text) else replace(kind, missing="indicator")
+            name: kind if isinstance(kind, Sentences) else replace(kind, missing="indicator")
             for name, kind in self.columns.items()
         }
         return replace(self, columns=marked)

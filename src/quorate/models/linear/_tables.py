@@ -24,8 +24,8 @@ from quorate.models.linear._sums import PrivateSums
 from quorate.tables import Schema
 from quorate.tables.containers import as_table, check_columns
 from quorate.tables.features import AdditiveColumns
+from quorate.tables.features.additive import OfSentences
 from quorate.tables.features.blocks import Ramps
-from quorate.tables.features.words import Words
 
 if TYPE_CHECKING:
     from quorate.compute.ensemble.clusters import ClusterTable
@@ -251,6 +251,6 @@ def _check_header(header: Any, schema: Schema, names: list[str], target: Target)
 def _fit_reader(columns: AdditiveColumns, known: Any) -> AdditiveColumns:
     """Return columns that read values as the fitted ones will, wherever those are cut."""
     reader: AdditiveColumns = clone(columns).fit(known)
-    if any(isinstance(block, Words) for block in reader.blocks_):
+    if any(isinstance(block, OfSentences) for block in reader.blocks_):
         raise InvalidInput("fit_table takes no columns of sentences; leave them out of the schema")
     return reader

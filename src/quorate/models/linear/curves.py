@@ -10,7 +10,7 @@ import numpy as np
 from quorate.core.arrays import Floats
 from quorate.core.errors import InvalidInput
 from quorate.tables.features import AdditiveColumns, HashedColumns
-from quorate.tables.features.words import Words
+from quorate.tables.features.additive import OfSentences
 
 _NONE = "none of them"
 
@@ -60,7 +60,7 @@ def _points(columns: AdditiveColumns) -> Iterator[tuple[str, tuple[Any, ...], Fl
         if len(group) > 1:
             names = [one.name for one in blocks]
             yield " ".join(names), (*names, _NONE), np.eye(width + 1)[:, :-1], part
-        elif not isinstance(block, Words):
+        elif not isinstance(block, OfSentences):
             yield block.name, block.points, block.encode(block.points), part
 
 

@@ -43,7 +43,7 @@ from quorate.release.numbers._rows import PrivateRows
 from quorate.release.numbers._sql import read_sql
 from quorate.release.people import PERSON, RECORD
 from quorate.release.workloads import Columns
-from quorate.tables.columns import Category, Kind, Number, Text
+from quorate.tables.columns import Category, Kind, Number, Sentences
 from quorate.tables.document import kind_from_document
 from quorate.tables.reading import DEFAULT_READING, Reading
 from quorate.tables.results import Table, make_table
@@ -441,7 +441,7 @@ def read_declarations(columns: Any) -> tuple[dict[str, Kind], Reading]:
     if not isinstance(columns, Mapping):
         raise InvalidInput(f"columns must map names to declarations, got a {type(columns).__name__}")
     return {
-        str(name): kind if isinstance(kind, Number | Category | Text) else kind_from_document(str(name), kind)
+        str(name): kind if isinstance(kind, Number | Category | Sentences) else kind_from_document(str(name), kind)
         for name, kind in columns.items()
     }, DEFAULT_READING
 

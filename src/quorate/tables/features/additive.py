@@ -16,7 +16,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from quorate.core.arrays import Floats
 from quorate.core.checks import check_count, is_named_id, warn_of_id
 from quorate.core.errors import InvalidInput
+from quorate.tables._embedded import Embedded
 from quorate.tables.containers import OpenTable, is_frame, open_table_or_matrix
+from quorate.tables.features._vectors import Vectors
 from quorate.tables.features.blocks import (
     Block,
     Categories,
@@ -44,6 +46,8 @@ from quorate.tables.features.words import Words, number_for, words_from_public
 from quorate.tables.reading import DEFAULT_READING, Reading
 from quorate.tables.schema import Schema
 
+OfSentences = Words | Vectors  # what a column of sentences becomes
+
 _CUTS = 8
 _MOST_COLUMNS = 600  # of numbers: what public rows tell of more takes minutes
 _WORK = 5e10  # units times squared columns: about ten seconds on two cores
@@ -61,9 +65,9 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
         A category with fewer public rows than this is merged into the others.
     declared
         Public facts by column name (or number, for a matrix): `(low, high)`, a longer list of cuts, a list of
-        categories, or "text" for a column of sentences. With all columns declared, `fit(None)` needs no rows. A linear
-        model without public rows learns where between `low` and `high` to cut, for a part of its budget, unless `cuts`
-        are given.
+        categories, "text" for a column of sentences, or an `Embedded` for their vectors. With all columns declared,
+        `fit(None)` needs no rows. A linear model without public rows learns where between `low` and `high` to cut, for
+        a part of its budget, unless `cuts` are given.
 
     crosses
         Pairs of columns that interact, such as `[("age", "sex")]`. Each pair adds the products of the features of both
@@ -122,7 +126,7 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
         There are none where `cuts` are given or a column is one of texts.
         """
         declared, known = self._declarations(), self.shares or {}
-        if self.cuts is not None or any(isinstance(value, str) for value in declared.values()):
+        if self.cuts is not None or any(isinstance(value, str | Embedded) for value in declared.values()):
             return {}
         blocks = {
             name: declared_block(str(name), value, cuts=None) for name, value in declared.items() if name not in known
@@ -175,6 +179,8 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
             column = None if X is None else column_of(X, name)
             if isinstance(declared.get(name), str) and declared[name] == "text":
                 return words_from_public(str(name), column, number=number)
+            if isinstance(declared.get(name), Embedded):
+                return Vectors.of(str(name), declared[name], column)
             if name in declared:
                 return declared_block(str(name), declared[name], cuts=cuts)
             return self._from_public(str(name), column, numeric=_is_numeric(X, name), cuts=cuts, rare=rare)
@@ -248,7 +254,7 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
             raise InvalidInput(f"rows must have {len(self.names_)} columns, got {X.shape[1]}")
         columns = [column_of(X, name, index) for index, name in enumerate(self.names_)]
         return [
-            block.read(values) if isinstance(block, Words) else block.read(values, self.rules)
+            block.read(values) if isinstance(block, OfSentences) else block.read(values, self.rules)
             for block, values in zip(self.blocks_, columns, strict=True)
         ]
 
@@ -285,7 +291,7 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
         atoms: list[Floats] = []
         for group in self.joined_:
             block = self.blocks_[group[0]]
-            if isinstance(block, Words):
+            if isinstance(block, OfSentences):
                 atoms += block.atoms()
             else:
                 atoms.append(block.atoms() if len(group) == 1 else np.eye(len(group) + 1)[:, 1:])
@@ -318,7 +324,7 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
         together: list[int] = []
         for group in self.joined_:
             block, number = self.blocks_[group[0]], max(together, default=0) + 1
-            if isinstance(block, Words):
+            if isinstance(block, OfSentences):
                 together += (number + block.octaves).tolist()
                 continue
             line = isinstance(block, Ramps) and block.line is not None
@@ -331,7 +337,7 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
     def document(self) -> dict[str, Any]:
         """Return what `transform` needs as plain values, beside `arrays`."""
         names = [name if isinstance(name, str) else int(name) for name in self.names_]
-        blocks = [block.document() if isinstance(block, Words) else asdict(block) for block in self.blocks_]
+        blocks = [block.document() if isinstance(block, OfSentences) else asdict(block) for block in self.blocks_]
         rules = {} if self.reading is None else {"reading": self.reading.to_document()}
         return {"names": names, "blocks": blocks, **self._together(), **rules}
 
@@ -343,8 +349,8 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
         }
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return what `transform` needs as arrays: the directions of texts, by the place of their column."""
-        texts = [(index, block) for index, block in enumerate(self.blocks_) if isinstance(block, Words)]
+        """Return what `transform` needs as arrays: those of sentences, by the place of their column."""
+        texts = [(index, block) for index, block in enumerate(self.blocks_) if isinstance(block, OfSentences)]
         return {f"{index}_{part}": values for index, block in texts for part, values in block.arrays().items()}
 
     @classmethod
@@ -359,7 +365,7 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
             index, _, part = key.partition("_")
             parts[int(index)][part] = values
         columns.blocks_ = [
-            Words.from_document(block, kept) if "drawn" in block else block_from_document(block)
+            _block_of_sentences(block, kept) if {"drawn", "embedder"} & set(block) else block_from_document(block)
             for block, kept in zip(document["blocks"], parts, strict=True)
         ]
         if len(columns.names_) != len(columns.blocks_):
@@ -370,6 +376,10 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
         columns.joined_ = [[index] for index in range(len(columns.blocks_))]
         columns._know(columns.names_)
         return columns
+
+
+def _block_of_sentences(document: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Words | Vectors:
+    return (Words if "drawn" in document else Vectors).from_document(document, arrays)
 
 
 def names_of(X: OpenTable | Floats) -> list[Any]:

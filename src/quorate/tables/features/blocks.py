@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from quorate.core.arrays import Floats
 from quorate.core.checks import set_validated
 from quorate.core.errors import InvalidInput
+from quorate.tables._embedded import Embedded
 from quorate.tables.columns import Category, Date, Number
 from quorate.tables.containers import raw_values
 from quorate.tables.dates import read_moments
@@ -297,7 +298,7 @@ def block_from_document(document: dict[str, Any]) -> Block:
 
 
 def block_of_kind(name: str, kind: Any, learned: LearnedFacts | None) -> Any:
-    """Return the block of a declared kind: ramps, categories, or "text"."""
+    """Return the block of a declared kind: ramps, categories, "text", or the kind itself where it is embedded."""
     marginal = None if learned is None else learned.marginals.get(name)
     if isinstance(kind, Category):
         missing = kind.missing == "indicator" if marginal is None else _has_missing(marginal)
@@ -305,7 +306,7 @@ def block_of_kind(name: str, kind: Any, learned: LearnedFacts | None) -> Any:
         return Categories(name, (*kind.categories, *extra))
     if isinstance(kind, Number):
         return _ramps(name, kind, kind.missing == "indicator" if marginal is None else _has_missing(marginal))
-    return "text"
+    return kind if isinstance(kind, Embedded) else "text"
 
 
 def _has_missing(marginal: ColumnMarginal) -> bool:
