@@ -40,9 +40,10 @@ The source has ten rooms, each of which imports only those below it; start readi
 0
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from quorate.core.errors import BudgetSpent, Infeasible, InvalidInput, NoQuorum, QuorateError, RunEnded, WrongProcess
+from quorate.core.lazy import import_on_use
 from quorate.core.privacy import Budget, Cost
 from quorate.core.progress import set_progress
 
@@ -76,6 +77,8 @@ if TYPE_CHECKING:
     from quorate.planner import plan, plan_concept
     from quorate.release import GroupRelease, GrowingRelease, OnlineRelease, QueryRelease, Workload
     from quorate.release.plan import plan_release
+else:
+    __getattr__ = import_on_use(__name__, __file__)  # scikit-learn takes a second to load
 
 __all__ = [
     "Account",
@@ -127,53 +130,6 @@ __all__ = [
 ]
 __version__ = "0.1.0"
 
-_LATER = {  # found when first asked for: scikit-learn takes a second to load
-    "Account": "quorate.models.account",
-    "AgnosticClassifier": "quorate.models.predictors",
-    "ConformalClassifier": "quorate.models.conformal",
-    "ConformalRegressor": "quorate.models.conformal",
-    "EverlastingClassifier": "quorate.models.everlasting",
-    "GroupRelease": "quorate.release",
-    "GrowingRelease": "quorate.release",
-    "NeighbourClassifier": "quorate.models.knn",
-    "NeighbourRegressor": "quorate.models.knn",
-    "OnlineRelease": "quorate.release",
-    "PrivateClassifier": "quorate.models.predictors",
-    "PrivateLinearRegression": "quorate.models.linear",
-    "PrivateLogisticRegression": "quorate.models.linear",
-    "PrivatePoissonRegression": "quorate.models.linear",
-    "PrivateSearchCV": "quorate.models.selection",
-    "PrivateWriter": "quorate.models.text",
-    "PromptClassifier": "quorate.models.text",
-    "PureClassifier": "quorate.models.predictors",
-    "QueryRelease": "quorate.release",
-    "SemiPrivateClassifier": "quorate.models.students",
-    "StableClassifier": "quorate.models.predictors",
-    "StudentClassifier": "quorate.models.students",
-    "StudentFirstClassifier": "quorate.models.predictors",
-    "UniversalClassifier": "quorate.models.predictors",
-    "Workload": "quorate.release",
-    "audit": "quorate.auditing",
-    "check_model": "quorate.models.evaluation",
-    "fit": "quorate.models.fitting",
-    "load": "quorate.models.saving",
-    "make_private_pipeline": "quorate.models.linear",
-    "plan": "quorate.planner",
-    "plan_concept": "quorate.planner",
-    "plan_everlasting": "quorate.models.everlasting.plan",
-    "plan_neighbours": "quorate.models.knn",
-    "plan_release": "quorate.release.plan",
-    "save": "quorate.models.saving",
-}
-
-
-def __getattr__(name: str) -> Any:
-    from importlib import import_module  # noqa: PLC0415
-
-    if name not in _LATER:
-        raise AttributeError(f"module 'quorate' has no attribute {name!r}")
-    return getattr(import_module(_LATER[name]), name)
-
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_LATER])
+    return sorted({*globals(), *__all__})

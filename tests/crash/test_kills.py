@@ -5,6 +5,8 @@ import asyncio
 import pytest
 from killing import crash_database_often, kill_often, pause_often
 
+from quorate.models.saving import save
+from support.everlasting_kills import killed_at, small, what_is_wrong
 from support.private_postgres import PrivateServer
 
 STORES = ["sqlite", pytest.param("postgres", marks=pytest.mark.crash)]
@@ -75,3 +77,18 @@ def test_a_database_that_crashes_gives_nothing_back(nursery, postgres_server, tm
     print(tally)  # noqa: T201
     assert tally.problems == []
     assert tally.answers > 15
+
+
+@pytest.mark.crash
+def test_a_kill_at_any_step(tmp_path, monkeypatch):
+    monkeypatch.setenv("QUORATE_STATE", str(tmp_path / "state"))
+    classifier = small()
+    save(classifier, tmp_path / "model")
+    classifier.session_.close()
+    steps = 0
+    for folder, state, said in killed_at(tmp_path, start=1, stride=1):
+        monkeypatch.setenv("QUORATE_STATE", str(state))
+        assert what_is_wrong(folder, said) == [], folder
+        steps += 1
+    print(f"killed at {steps - 1} steps")  # noqa: T201  the figure, with -s or -rP
+    assert steps > 200

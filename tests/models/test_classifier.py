@@ -20,7 +20,6 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from quorate import BudgetSpent, Infeasible, InvalidInput, NoQuorum, PrivateLogisticRegression
-from quorate.auditing.replay import entropy_tape, fitted_ensemble
 from quorate.compute.ensemble import Ensemble
 from quorate.compute.learners.linear import LinearTeachers
 from quorate.core.rows import canonical_matrix, query_digests
@@ -359,21 +358,6 @@ def test_missing_values_where_the_estimator_takes_them():
 def test_bad_settings(records, settings, error, text):
     with pytest.raises(error, match=text):
         _quorum(**settings).fit(*records)
-
-
-@pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("estimator", [None, DecisionTreeClassifier(max_depth=1)], ids=["batched", "joblib"])
-def test_no_value_of_a_fit_is_refused_or_reaches_another_teacher(records, estimator):
-    X, y = records[0][:400], records[1][:400].astype(object)
-    labels, text = y.copy(), X.astype(object)
-    labels[7], text[7, 0] = "secret diagnosis", "secret name"
-    ballots = []
-    for rows, given in ((X, y), (X, labels), (text, y), (text.tolist(), labels.tolist())):
-        with entropy_tape(5):
-            fitted = _quorum(teachers=40, estimator=estimator, aggregator="noisy_max", queries=5).fit(rows, given)
-        ballots.append(fitted_ensemble(fitted).electorate.votes(X[:50]))
-    for other in ballots[1:]:
-        assert np.abs(ballots[0] - other).sum(axis=1).max() <= 2  # one teacher's vote
 
 
 def test_an_infeasible_request_says_what_would_do(records):

@@ -14,7 +14,8 @@ from quorate.compute.ensemble.clusters import ClusterTable
 from quorate.core.errors import ClusterLost, Infeasible, InvalidInput
 from quorate.release import Columns
 from quorate.release.domain import make_domain
-from quorate.release.queries import Rows, TableCounts
+from quorate.release.queries import Rows
+from quorate.release.queries.base import TableCounts
 from quorate.tables import Category, Number
 from quorate.tables.files import TableStream
 from support.here import Here

@@ -17,7 +17,7 @@ from quorate.auditing import Verdict
 from quorate.models.evaluation.measures import Bin, Interval, Measure, ModelCheck
 from quorate.models.linear.curves import Curve
 from quorate.report import Claim, ReportData, proofs_for, software_versions, write_report
-from quorate.report._data import _MECHANISMS, _RESTS_ON, Accuracy, Agreement
+from quorate.report._data import _MECHANISMS, _RESTS_ON
 from quorate.report._pages import figure, write_page
 from quorate.report.release import PairTable, ReleaseReport, _dependent_pairs
 from quorate.report.trust import AuditReport, CheckReport
@@ -49,8 +49,6 @@ def full(text="clinic"):
         spending=((0, 0.2), (1000, 0.5), (2000, np.float64(0.6))),
         answer_rate=((1000, 0.95), (2000, 1.0)),
         label_counts={text: 1200, "home": 700},
-        accuracy=Accuracy(points=((0.5, 0.9, 0.4), (1.0, 0.94, 0.97)), source=f"simulated {text}"),
-        agreement=Agreement.of([0.5, 0.93, 1.0], source=f"pilot {text}"),
         curves=(
             Curve(f"age {text}", (18.0, 40.0, 90.0), ((-1.0, 0.1, 0.8),), ((0.2, 0.05, 0.3),)),
             Curve(text, ("f", text, "none of them"), ((0.2, -0.3, 0.0),), ((0.02, 0.03, 0.5),)),
@@ -194,7 +192,7 @@ def test_pages_share_one_head_and_one_style():
 def test_every_plot_has_words_and_ids_of_its_own(name):
     text = rendered(name, "clinic")
     drawings = re.findall(r"<svg.*?</svg>", text, flags=re.DOTALL)
-    assert len(drawings) == {"model": 8, "release": 4}[name]
+    assert len(drawings) == {"model": 6, "release": 4}[name]
     for drawing in drawings:
         page = Page(drawing)
         assert ("svg", "role", "img") in page.attributes
@@ -213,7 +211,7 @@ def test_every_plot_has_words_and_ids_of_its_own(name):
 
 def test_plots_have_axes_with_names_and_follow_the_colours_of_the_page(whole):
     text = whole
-    for label in ("queries asked", "epsilon spent", "answered, % of the batch", "share of the plurality, %", "epsilon"):
+    for label in ("queries asked", "epsilon spent", "answered, % of the batch", "% of queries (grey: another label)"):
         assert re.search(rf"<text[^>]*>{re.escape(label)}</text>", text), label
     assert "#0072b2" not in "".join(re.findall(r"<svg.*?</svg>", text, flags=re.DOTALL))
     assert "prefers-color-scheme: dark" in text
@@ -295,8 +293,6 @@ SECTIONS = {
     "spending": ('id="figure-spending"',),
     "answer_rate": ('id="figure-answer-rate"',),
     "label_counts": ("Labels of the released answers",),
-    "accuracy": ('id="figure-accuracy"',),
-    "agreement": ('id="figure-agreement"',),
     "proofs": ('id="proofs"',),
     "software": ('id="software"',),
 }
@@ -321,7 +317,6 @@ def test_the_data_as_json_are_the_same():
     data = json.loads(json.dumps(full().as_dict(), allow_nan=False))
     assert data["spending"][-1] == [2000, 0.6]
     assert data["claim"]["unit"] == "person clinic"
-    assert sum(data["agreement"]["counts"]) == 3
     assert data["plan"]["no_quorums"] is None
 
 
@@ -330,8 +325,6 @@ def test_the_data_as_json_are_the_same():
     [
         lambda: Claim(epsilon=float("nan"), delta=0.0),
         lambda: Claim(epsilon=1.0, delta=1.0),
-        lambda: Accuracy(points=((1.0, 1.2, 0.5),), source="simulated"),
-        lambda: Agreement.of([1.01], source="simulated"),
         lambda: ReportData(title="t", claim=Claim(epsilon=1.0, delta=0.0), spending=()),
         lambda: ReportData(title="t", claim=Claim(epsilon=1.0, delta=0.0), answer_rate=((100, float("nan")),)),
     ],

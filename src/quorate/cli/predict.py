@@ -18,7 +18,8 @@ from quorate.core.requests import Quote
 from quorate.models.predictors.records import Predictions
 from quorate.models.saving import Folder, PublishedFolder, load, open_folder
 from quorate.report import Claim, ReportData, proofs_for, software_versions, write_report
-from quorate.tables import FrameFormat, query_matrix
+from quorate.tables import FrameFormat
+from quorate.tables.frames import query_matrix
 
 _RATE_POINTS = 20  # of the answer rate that a report plots
 _CLOSED_PHASE = "the phase is closed, and the next one begins when its seats are taken"

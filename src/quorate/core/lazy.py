@@ -1,7 +1,8 @@
 """Import on use: names of a package (a linear model needs one mechanism and no ledger), and modules of an extra."""
 
+import ast
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -12,22 +13,27 @@ from urllib.parse import unquote, urlsplit
 from quorate.core.errors import InvalidInput
 
 
-def import_on_use(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return the `__getattr__` of a package whose names stand in its modules.
+def import_on_use(package: str, file: str) -> Callable[[str], Any]:
+    """Return the `__getattr__` of a package that imports its names when they are used first.
+
+    The package imports them under `if TYPE_CHECKING`, for type checkers. Its source says where each name is.
 
     Parameters
     ----------
     package : str
         The dotted name of the package.
-    homes : mapping of str to str
-        The names that each module holds, separated by spaces. The package lists the same names in `__all__`.
+    file : str
+        The path of its `__init__.py`.
     """
-    modules_by_name = {name: module for module, names in homes.items() for name in names.split()}
+    source = ast.parse(Path(file).read_text(encoding="utf-8"))
+    blocks = [block for block in source.body if isinstance(block, ast.If)]
+    imports = [line for block in blocks for line in block.body if isinstance(line, ast.ImportFrom)]
+    modules_by_name = {alias.name: line.module for line in imports for alias in line.names}
 
     def import_name(name: str) -> Any:
         if name not in modules_by_name:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(import_module(f"{package}.{modules_by_name[name]}"), name)
+        value = getattr(import_module(str(modules_by_name[name])), name)
         setattr(modules[package], name, value)
         return value
 

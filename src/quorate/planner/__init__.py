@@ -25,12 +25,4 @@ if TYPE_CHECKING:
     from quorate.planner.result import Plan
     from quorate.planner.votes import plan
 else:
-    __getattr__ = import_on_use(
-        __name__,
-        {
-            "_concepts": "plan_concept",
-            "result": "Plan",
-            "_teachers": "plan_student_first",
-            "votes": "plan",
-        },
-    )
+    __getattr__ = import_on_use(__name__, __file__)

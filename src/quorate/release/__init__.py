@@ -34,14 +34,4 @@ if TYPE_CHECKING:
     from quorate.release.utility import learn_from, simulate_utility
     from quorate.release.workloads import Columns, Workload
 else:
-    __getattr__ = import_on_use(
-        __name__,
-        {
-            "numbers": "GroupRelease",
-            "_growing": "GrowingRelease",
-            "_online": "OnlineRelease",
-            "_release": "QueryRelease",
-            "utility": "learn_from simulate_utility",
-            "workloads": "Columns Workload",
-        },
-    )
+    __getattr__ = import_on_use(__name__, __file__)

@@ -9,7 +9,6 @@ from importlib import metadata
 from quorate.core.errors import InvalidInput
 
 Points = tuple[tuple[float, float], ...]
-_BINS = 20
 _MECHANISMS = {  # The statement of each proof core/mechanisms/PROOF_<name>.md.
     "quorum": "answers are free; each no-quorum costs a fixed price",
     "noisy_max": "what the name of the noisy winner costs, and no more",
@@ -83,42 +82,6 @@ class Claim:
                 f"a claim needs a positive finite epsilon and a delta from 0 to below 1, "
                 f"not {self.epsilon!r} and {self.delta!r}"
             )
-
-
-@dataclass(frozen=True, slots=True)
-class Accuracy:
-    """Accuracy against epsilon: points of (epsilon, accuracy of the answers, share answered), and how they were had.
-
-    The points must come from public labelled points or from a simulation; `source` says which, and is shown.
-    """
-
-    points: tuple[tuple[float, float, float], ...]
-    source: str
-
-    def __post_init__(self) -> None:
-        check_points("accuracy.points", self.points, 3, shares=(1, 2))
-
-
-@dataclass(frozen=True, slots=True)
-class Agreement:
-    """How often teachers agree on public points: a histogram of the plurality's share, in equal steps from 0 to 1.
-
-    The votes of teachers that were fitted on private records are private, whatever the query: they must not stand
-    here. Fit teachers on public records, or simulate. `source` says which, and is shown.
-    """
-
-    counts: tuple[int, ...]
-    source: str
-
-    @classmethod
-    def of(cls, shares: Iterable[float], *, source: str) -> "Agreement":
-        """Return the histogram of these shares."""
-        counts = [0] * _BINS
-        for share in shares:
-            if not 0 <= share <= 1:
-                raise InvalidInput(f"agreement must be of shares from 0 to 1, not {share!r}")
-            counts[min(int(share * _BINS), _BINS - 1)] += 1
-        return cls(counts=tuple(counts), source=source)
 
 
 def check_points(name: str, points: Iterable[Iterable[float]], width: int, shares: tuple[int, ...] = ()) -> None:

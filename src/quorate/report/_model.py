@@ -8,7 +8,7 @@ from typing import Any
 
 from quorate.models.linear.curves import Curve
 from quorate.planner.result import to_json_values
-from quorate.report._data import Accuracy, Agreement, Claim, Points, check_points
+from quorate.report._data import Claim, Points, check_points
 from quorate.report._pages import (
     BLUE,
     GREEN,
@@ -22,7 +22,6 @@ from quorate.report._pages import (
     draw_plot,
     figure,
     label_axis,
-    label_log_axis,
     name_rows,
     percent,
     render,
@@ -75,8 +74,6 @@ class ReportData(Page):
     spending: Points | None = None
     answer_rate: Points | None = None
     label_counts: Mapping[str, int] | None = None
-    accuracy: Accuracy | None = None
-    agreement: Agreement | None = None
     curves: tuple[Curve, ...] | None = None
     curves_of: str | None = None
     proofs: Mapping[str, str] | None = None
@@ -101,8 +98,6 @@ class ReportData(Page):
         plots = {
             "spending": _plot_spending(self.spending, self.claim) if self.spending else None,
             "answer_rate": _plot_answer_rate(self.answer_rate) if self.answer_rate else None,
-            "accuracy": _plot_accuracy(self.accuracy) if self.accuracy else None,
-            "agreement": _plot_agreement(self.agreement) if self.agreement else None,
             "candidates": _plot_candidates(bars, chosen) if bars else None,
             "labels": _plot_labels(self.label_counts) if self.label_counts else None,
         }
@@ -197,45 +192,6 @@ def _plot_answer_rate(points: Points) -> Plot:
 
     description = f"Batch by batch, from {percent(min(shares))} to {percent(max(shares))} of the queries were answered."
     return draw_plot("answer-rate", "Answer rate over queries", description, draw)
-
-
-def _plot_accuracy(accuracy: Accuracy) -> Plot:
-    rows = sorted(accuracy.points)
-    epsilons, right, answered = ([row[column] for row in rows] for column in range(3))
-
-    def draw(axes: Any) -> None:
-        for shares, style, label in (
-            (right, {"color": BLUE, "marker": "o"}, "right, % of the answers"),
-            (answered, {"color": GREEN, "marker": "s", "linestyle": "--"}, "answered, % of the queries"),
-        ):
-            axes.plot(epsilons, [100 * share for share in shares], label=label, **style)
-        label_log_axis(axes.xaxis, epsilons, at_values=True)
-        axes.set(xlabel="epsilon", ylabel="%", ylim=(0, 104))
-        axes.legend(loc="best")
-
-    first, best = rows[0], rows[-1]
-    description = (
-        f"At epsilon {best[0]:g}, {percent(best[2])} of the queries are answered and {percent(best[1])} of the "
-        f"answers are right; at epsilon {first[0]:g}, {percent(first[2])} and {percent(first[1])}."
-    )
-    return draw_plot("accuracy", "Accuracy against epsilon", description, draw, source=accuracy.source)
-
-
-def _plot_agreement(agreement: Agreement) -> Plot:
-    counts, bins = agreement.counts, len(agreement.counts)
-    total = max(1, sum(counts))
-    first = next((bin for bin, count in enumerate(counts) if count), 0)
-
-    def draw(axes: Any) -> None:
-        edges = [100 * bin / bins for bin in range(bins)]
-        heights = [100 * count / total for count in counts]
-        axes.bar(edges, heights, width=0.92 * 100 / bins, align="edge", color=BLUE)
-        axes.set(xlabel="share of the plurality, %", ylabel="% of the public points")
-        axes.set_xlim(min(50, 100 * first / bins), 100)
-
-    clear = sum(counts[-(-9 * bins // 10) :]) / total
-    description = f"On {percent(clear)} of the public points at least nine teachers in ten agree."
-    return draw_plot("agreement", "Agreement on public points", description, draw, source=agreement.source)
 
 
 def _plot_candidates(bars: Sequence[Mapping[str, Any]], chosen: str) -> Plot:

@@ -15,14 +15,12 @@ from quorate.models.saving import load, save
 from quorate.planner import Plan, plan
 from quorate.planner.pilot import Pilot, run_pilot
 from quorate.report import Claim, ReportData, proofs_for, software_versions
-from quorate.report._data import Accuracy, Agreement
 from quorate.tables import Schema
 from quorate.tables.datasets import OUTCOMES, draw_visits
 
 _AGGREGATOR = "quorum"  # in a clinic no answer is better than a wrong one
 _BATCHES = 20
 _PILOT = 8_000  # visits in the public study
-_TRIED = (0.1, 0.2, 0.5, 1.0, 2.0)  # times epsilon, for accuracy against epsilon
 _AGAIN = 100  # queries asked a second time
 _RIGHT, _RIGHT_OPENLY = "answers that are right", "non-private model, same queries"
 _HEADLINE = {"right, with privacy": _RIGHT, "right, without privacy": _RIGHT_OPENLY}  # the first cards of the page
@@ -100,7 +98,6 @@ def run_job(
         step("comparing")
         results = _results(classifier, private, arrivals, later, answers)
         results["asked again, model loaded from disk"] = _ask_again(folder, arrivals, answers)
-    step("trying other budgets on the public study")
     labels = answers.labels[answers.answered].tolist()
     return ReportData(
         title="Quorate: a clinic answers without showing its records",
@@ -111,8 +108,6 @@ def run_job(
         spending=tuple(answers.spending),
         answer_rate=tuple(answers.answer_rate) or None,
         label_counts={label: labels.count(label) for label in OUTCOMES},
-        accuracy=_accuracy(pilot, chosen_plan, target),
-        agreement=Agreement.of(pilot.shares.tolist(), source="teachers fitted on the public study"),
         proofs=proofs_for(_AGGREGATOR),
         software=software_versions(),
         notes=_NOTES,
@@ -197,21 +192,6 @@ def _results(
 
 def _score(model: Any, X: NDArray[np.float64], y: NDArray[Any]) -> str:
     return f"{model.score(X, y):.2%}"
-
-
-def _accuracy(pilot: Pilot, planned: Plan, target: dict[str, Any]) -> Accuracy | None:
-    """Return accuracy against epsilon, simulated: the pilot's vote shares, counted by a mechanism for each."""
-    points = []
-    for times in _TRIED:
-        epsilon = times * target["epsilon"]
-        try:
-            tried = plan(**(target | {"epsilon": epsilon}), teachers=planned.teachers, aggregator=_AGGREGATOR)
-        except Infeasible:
-            continue
-        seen = pilot.try_out(tried.mechanism, queries=target["queries"])
-        if seen is not None:
-            points.append((epsilon, *seen))
-    return Accuracy(points=tuple(points), source="simulated from the public study") if points else None
 
 
 def _alternatives(planned: Plan, target: dict[str, Any]) -> list[dict[str, Any]]:

@@ -23,7 +23,7 @@ from quorate.tables._embedded import Embedded, register_embedder
 from quorate.tables.columns import Category, Date, Label, Number, Text
 from quorate.tables.containers import as_table
 from quorate.tables.files import read_table
-from quorate.tables.frames import FrameFormat, QueryEncoder, query_matrix
+from quorate.tables.frames import FrameFormat, QueryEncoder
 from quorate.tables.learned import ColumnMarginal, LearnedFacts
 from quorate.tables.reading import MISSING_TEXTS, Reading
 from quorate.tables.schema import SCHEMA_FILE, Schema
@@ -44,7 +44,6 @@ __all__ = [
     "Schema",
     "Text",
     "as_table",
-    "query_matrix",
     "read_table",
     "register_embedder",
 ]

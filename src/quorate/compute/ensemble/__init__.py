@@ -25,12 +25,4 @@ if TYPE_CHECKING:
     from quorate.compute.ensemble.electorate import Electorate, EndpointTeachers, FunctionTeachers
     from quorate.compute.ensemble.estimators import Ensemble, EstimatorTeachers
 else:
-    __getattr__ = import_on_use(
-        __name__,
-        {
-            "clusters": "ClusterTeachers",
-            "dealing": "deal_units secret_subset",
-            "electorate": "Electorate EndpointTeachers FunctionTeachers",
-            "estimators": "Ensemble EstimatorTeachers",
-        },
-    )
+    __getattr__ = import_on_use(__name__, __file__)

@@ -42,12 +42,4 @@ if TYPE_CHECKING:
     from quorate.compute.learners._tree import BatchedTree
     from quorate.compute.learners.teachers import Deal, DeviceName, Teachers, teachers_from_arrays
 else:
-    __getattr__ = import_on_use(
-        __name__,
-        {
-            "_batched": "BatchedLogistic BatchedQuadratic batched_equivalent count_coefficients joined_teachers",
-            "_losses": "BatchedCentroid BatchedNaiveBayes BatchedRidge",
-            "teachers": "Deal DeviceName Teachers teachers_from_arrays",
-            "_tree": "BatchedTree",
-        },
-    )
+    __getattr__ = import_on_use(__name__, __file__)

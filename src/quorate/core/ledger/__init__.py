@@ -46,15 +46,4 @@ if TYPE_CHECKING:
     from quorate.core.ledger._verify import Verification
     from quorate.core.ledger._views import Activity, LedgerView, Refusal, share_figures
 else:
-    __getattr__ = import_on_use(
-        __name__,
-        {
-            "_ledger": "Ledger find_ledger",
-            "_moving": "check_export export_entries find_losses move restore",
-            "_rules": "LOST Phase",
-            "_shares": "Key Project",
-            "_store": "LEDGER_FILE LEDGER_FILES PLACE_FILE",
-            "_verify": "Verification",
-            "_views": "Activity LedgerView Refusal share_figures",
-        },
-    )
+    __getattr__ = import_on_use(__name__, __file__)

@@ -55,29 +55,4 @@ if TYPE_CHECKING:
     from quorate.core.mechanisms.sparse_sums import SparseSums
     from quorate.core.mechanisms.stability import StabilityTest
 else:
-    __getattr__ = import_on_use(
-        __name__,
-        {
-            "above_threshold": "AboveThreshold",
-            "base": "Answers",
-            "between_thresholds": "BetweenThresholds",
-            "confident_max": "ConfidentMax",
-            "cutoff": "NoisyCutoff",
-            "dissent": "Dissent",
-            "distributed_max": "DistributedMax",
-            "exponential": "ExponentialChoice",
-            "noisy_max": "NoisyMax",
-            "noisy_shares": "NoisyShares",
-            "noisy_sum": "NoisySum",
-            "noisy_vector": "NoisyVector NoisyVectors",
-            "quantile": "PrivateQuantile",
-            "quorum": "Quorum",
-            "relabel": "Relabel",
-            "selection": "EveryCandidate RandomStopping",
-            "sharp_majority": "SharpMajority",
-            "soft_majority": "SoftMajority",
-            "sparse_histogram": "SparseHistogram",
-            "sparse_sums": "SparseSums",
-            "stability": "StabilityTest",
-        },
-    )
+    __getattr__ = import_on_use(__name__, __file__)

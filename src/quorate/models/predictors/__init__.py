@@ -24,15 +24,4 @@ if TYPE_CHECKING:
     from quorate.models.predictors._universal import UniversalClassifier
     from quorate.models.predictors.records import Predictions
 else:
-    __getattr__ = import_on_use(  # linear models and releases need none of them
-        __name__,
-        {
-            "_agnostic": "AgnosticClassifier",
-            "_pure": "PureClassifier",
-            "_stable": "StableClassifier",
-            "_student_first": "StudentFirst StudentFirstClassifier",
-            "_subsample": "PrivateClassifier",
-            "_universal": "UniversalClassifier",
-            "records": "Predictions",
-        },
-    )
+    __getattr__ = import_on_use(__name__, __file__)  # linear models and releases need none of them

@@ -32,10 +32,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__ = import_on_use(  # a model that is only fitted needs no ledger
-        __name__,
-        {
-            "folder": "Folder PrivateFolder PublishedFolder open_folder",
-            "saving": "class_of load reopen save whole_spending",
-        },
-    )
+    __getattr__ = import_on_use(__name__, __file__)  # a model that is only fitted needs no ledger

@@ -21,8 +21,8 @@ from quorate.models.concepts import Constant, Halfspace, Halfspaces, Hypothesis
 from quorate.models.concepts.hyperplanes import first_rows
 from quorate.release.cover._arrangement import Faces, Lines, find_exact_points, find_points, nearest
 from quorate.release.cover.base import CellCover, check_public, key_labels
-from quorate.release.queries import NOTHING, Queries, Rows, Whole, check_weights
-from quorate.release.queries.base import check_cells, check_numbers
+from quorate.release.queries import NOTHING, Queries, Rows, Whole
+from quorate.release.queries.base import check_cells, check_numbers, check_weights
 
 _DIGITS = 2000  # of a number in a text: 1e999999999 would take all of the memory
 _AT_ONCE = 2**17  # sides computed at a time: they stay in the cache

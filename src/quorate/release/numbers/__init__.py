@@ -24,4 +24,4 @@ __all__ = ["GroupRelease"]
 if TYPE_CHECKING:
     from quorate.release.numbers._release import GroupRelease
 else:
-    __getattr__ = import_on_use(__name__, {"_release": "GroupRelease"})
+    __getattr__ = import_on_use(__name__, __file__)

@@ -1,7 +1,7 @@
 """Lists of 0/1 queries about cells, stored by their structure: a million queries are never a matrix."""
 
 from quorate.release.queries._listed import BoxRanges, Levels, Matrix, Prefixes, Ranges
-from quorate.release.queries.base import MOST_LISTED, NOTHING, Queries, Rows, TableCounts, Whole, check_weights
+from quorate.release.queries.base import MOST_LISTED, NOTHING, Queries, Rows, Whole
 from quorate.release.queries.marginals import Marginals, Possible
 
 __all__ = [
@@ -16,7 +16,5 @@ __all__ = [
     "Queries",
     "Ranges",
     "Rows",
-    "TableCounts",
     "Whole",
-    "check_weights",
 ]

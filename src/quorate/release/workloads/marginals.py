@@ -10,7 +10,8 @@ import numpy as np
 from quorate.core.checks import check_choice, check_count, check_positive
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.release.domain import Domain
-from quorate.release.queries import MOST_LISTED, Marginals, Queries, Rows, TableCounts, Whole
+from quorate.release.queries import MOST_LISTED, Marginals, Queries, Rows, Whole
+from quorate.release.queries.base import TableCounts
 from quorate.release.workloads._bound import BoundWorkload, tidy_name
 from quorate.release.workloads._columns import Columns, names_of
 

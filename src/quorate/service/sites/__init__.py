@@ -21,12 +21,4 @@ if TYPE_CHECKING:
     from quorate.service.sites.coordinator import FederatedClassifier, Sites
     from quorate.service.sites.server import serve_site
 else:
-    __getattr__ = import_on_use(  # a site needs no client, and a coordinator no server
-        __name__,
-        {
-            "_keys": "Card Keys",
-            "_site": "Site",
-            "coordinator": "FederatedClassifier Sites",
-            "server": "serve_site",
-        },
-    )
+    __getattr__ = import_on_use(__name__, __file__)  # a site needs no client, and a coordinator no server
