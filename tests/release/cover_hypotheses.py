@@ -7,8 +7,14 @@ from functools import singledispatch
 import numpy as np
 
 from quorate.models.concepts import Box, Conjunction, Constant, Halfspace, Interval, Stump, Threshold
-from quorate.release.cover._axes import BoxCover, IntervalCover, ThresholdCover
-from quorate.release.cover._codes import ConjunctionCover, FiniteCover, StumpCover
+from quorate.release.cover._coordinates import (
+    BoxCover,
+    ConjunctionCover,
+    FiniteCover,
+    IntervalCover,
+    StumpCover,
+    ThresholdCover,
+)
 from quorate.release.cover._halfspaces import HalfspaceCover
 from quorate.release.queries import NOTHING
 

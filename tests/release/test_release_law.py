@@ -14,7 +14,7 @@ from quorate.core._noise import SystemNoise
 from quorate.models.concepts import Intervals, Thresholds
 from quorate.release import Columns, QueryRelease, Workload
 from quorate.release.cover import Cover
-from quorate.release.cover._axes import ThresholdCover
+from quorate.release.cover._coordinates import ThresholdCover
 from quorate.release.workloads import BoundWorkload
 
 EPSILON, DELTA = 3.0, 0.05

@@ -17,8 +17,7 @@ from quorate.auditing import Verdict
 from quorate.models.evaluation.measures import Bin, Interval, Measure, ModelCheck
 from quorate.models.linear.curves import Curve
 from quorate.report import Claim, ReportData, proofs_for, software_versions, write_report
-from quorate.report._data import _MECHANISMS, _RESTS_ON
-from quorate.report._pages import figure, write_page
+from quorate.report._pages import _MECHANISMS, _RESTS_ON, figure, write_page
 from quorate.report.release import PairTable, ReleaseReport, _dependent_pairs
 from quorate.report.trust import AuditReport, CheckReport
 

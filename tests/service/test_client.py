@@ -23,8 +23,7 @@ from quorate.service._outputs import Outputs
 from quorate.service.client import AsyncClient, Client
 from quorate.service.client import _asking as asking_module
 from quorate.service.client import _client as client_module
-from quorate.service.client._answers import Answers
-from quorate.service.client._asking import Queries
+from quorate.service.client._asking import Answers, Queries
 from quorate.tables import Category, Date, Number, Reading, Schema
 from support.service_client import call, running
 

@@ -558,7 +558,10 @@ def test_a_schema_of_numbers_looks_at_names_alone(values):
         ('{"columns": {}}', "a schema must have at least 1 column to encode"),
         ('{"colums": {}}', "'colums' means nothing"),
         ('{"columns": {"a": 1}}', "column 'a': expected an object such as"),
-        ('{"columns": {"a": {}}}', 'column \'a\': kind must be "number", "date", "category", "text" or "embedded", not None'),
+        (
+            '{"columns": {"a": {}}}',
+            'column \'a\': kind must be "number", "date", "category", "text" or "embedded", not None',
+        ),
         ('{"columns": {"a": {"kind": "number", "center": 1}}}', "column 'a': 'center' means"),
         ('{"columns": {"a": {"kind": "number", "centre": 1}}}', "column 'a': a number needs both of centre and spread"),
         ('{"columns": {"a": {"kind": "number", "low": 1}}}', "column 'a': a number needs"),

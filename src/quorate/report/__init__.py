@@ -6,9 +6,8 @@
 The page is made with matplotlib and jinja2, the optional extra `quorate[report]`.
 """
 
-from quorate.report._data import Claim, proofs_for, software_versions
 from quorate.report._model import ReportData
-from quorate.report._pages import check_installed, write_report
+from quorate.report._pages import Claim, check_installed, proofs_for, software_versions, write_report
 
 __all__ = [
     "Claim",

@@ -8,7 +8,6 @@ from typing import Any
 
 from quorate.models.linear.curves import Curve
 from quorate.planner.result import to_json_values
-from quorate.report._data import Claim, Points, check_points
 from quorate.report._pages import (
     BLUE,
     GREEN,
@@ -16,9 +15,12 @@ from quorate.report._pages import (
     INK,
     ORANGE,
     PAPER,
+    Claim,
     Page,
     Plot,
+    Points,
     check_installed,
+    check_points,
     draw_plot,
     figure,
     label_axis,

@@ -6,11 +6,11 @@ from typing import Any
 
 from quorate.release import GroupRelease
 from quorate.release.people import PERSON
-from quorate.report._data import Claim, proofs_for, software_versions
 from quorate.report._pages import (
     BLUE,
     GREEN,
     ORANGE,
+    Claim,
     Page,
     Plot,
     check_installed,
@@ -18,7 +18,9 @@ from quorate.report._pages import (
     figure,
     label_axis,
     plot_bars,
+    proofs_for,
     render,
+    software_versions,
 )
 
 _BARS, _SERIES, _PLOTS, _TABLE_ROWS = 15, 3, 12, 200

@@ -17,7 +17,6 @@ from quorate.release.engines import ENGINES, expected_errors
 from quorate.release.people import RECORD
 from quorate.release.utility import Utility, release_again
 from quorate.release.workloads.marginals import MarginalWorkload
-from quorate.report._data import Claim, proofs_for, software_versions
 from quorate.report._model import SHARE_ROWS, plot_shares
 from quorate.report._pages import (
     BLUE,
@@ -25,6 +24,7 @@ from quorate.report._pages import (
     GREY,
     LINE,
     ORANGE,
+    Claim,
     Page,
     Plot,
     check_installed,
@@ -37,7 +37,9 @@ from quorate.report._pages import (
     name_rows,
     percent,
     plot_bars,
+    proofs_for,
     render,
+    software_versions,
     words,
 )
 from quorate.tables import Number

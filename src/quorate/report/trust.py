@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from quorate.models.evaluation import ModelCheck
-from quorate.report._data import Claim, proofs_for, software_versions
 from quorate.report._pages import (
     BLUE,
     GREY,
     ORANGE,
+    Claim,
     Page,
     Plot,
     check_installed,
@@ -17,7 +17,9 @@ from quorate.report._pages import (
     label_axis,
     percent,
     plot_bars,
+    proofs_for,
     render,
+    software_versions,
 )
 
 if TYPE_CHECKING:

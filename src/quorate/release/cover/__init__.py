@@ -12,8 +12,15 @@ from typing import Any
 
 from quorate.core.errors import InvalidInput
 from quorate.models.concepts import Boxes, Concept, Conjunctions, Finite, Halfspaces, Intervals, Stumps, Thresholds
-from quorate.release.cover._axes import BoxCover, IntervalCover, ThresholdCover, parse_box
-from quorate.release.cover._codes import ConjunctionCover, FiniteCover, StumpCover
+from quorate.release.cover._coordinates import (
+    BoxCover,
+    ConjunctionCover,
+    FiniteCover,
+    IntervalCover,
+    StumpCover,
+    ThresholdCover,
+    parse_box,
+)
 from quorate.release.cover._halfspaces import HalfspaceCover, parse_halfspace
 from quorate.release.cover.base import Cover
 

@@ -13,8 +13,7 @@ from urllib.parse import quote, urlsplit
 import httpx
 
 from quorate.core.errors import InvalidInput
-from quorate.service.client._answers import Answers
-from quorate.service.client._asking import Asking, Exchanged, Reply
+from quorate.service.client._asking import Answers, Asking, Exchanged, Reply
 
 _CONNECT_SECONDS = 5.0
 _MAX_REPLY_BYTES = 2**28
