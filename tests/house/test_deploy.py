@@ -28,7 +28,9 @@ yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
 DEPLOY = ROOT / "deploy"
 FILES = [path for path in sorted(DEPLOY.rglob("*")) if path.is_file()]
 COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
-MANIFESTS = list(yaml.safe_load_all((DEPLOY / "kubernetes" / "quorate.yaml").read_text()))
+CLUSTER = DEPLOY / "kubernetes"
+MANIFESTS = list(yaml.safe_load_all((CLUSTER / "quorate.yaml").read_text()))
+INGRESS, MONITOR = (yaml.safe_load((CLUSTER / f"{name}.yaml").read_text()) for name in ("ingress", "monitoring"))
 RULES = yaml.safe_load((DEPLOY / "prometheus" / "rules.yml").read_text())
 DASHBOARD = json.loads((DEPLOY / "grafana" / "dashboards" / "quorate.json").read_text())
 POD = MANIFESTS[0]["spec"]["template"]["spec"]
@@ -58,7 +60,7 @@ def test_compose_meets_its_schema():
         jsonschema.validate(COMPOSE | {"services": {"quorate": {"readonly": True}}}, schema)
 
 
-@pytest.mark.parametrize("manifest", MANIFESTS, ids=lambda manifest: manifest["kind"])
+@pytest.mark.parametrize("manifest", [*MANIFESTS, INGRESS], ids=lambda manifest: manifest["kind"])
 def test_manifests_meet_the_schemas_of_kubernetes(manifest):
     validator = pytest.importorskip("kubernetes_validate", reason="it has the schemas")
     validator.validate(manifest, "1.30", strict=True)
@@ -165,6 +167,56 @@ def test_nothing_runs_as_root_or_writes_to_its_root():
     mounted = {mount["mountPath"] for mount in POD["containers"][0]["volumeMounts"]}
     mounted_by_compose = {one.split(":")[1] for one in service["volumes"]} | set(service["tmpfs"])
     assert mounted == mounted_by_compose == {"/models", "/var/lib/quorate", "/tmp"}
+
+
+def of_kind(kind):
+    return [manifest for manifest in MANIFESTS if manifest["kind"] == kind]
+
+
+def pods():
+    """Return the labels of the pods of each workload, by its name."""
+    (job,) = of_kind("CronJob")
+    templates = {"quorate": MANIFESTS[0]["spec"]["template"]}
+    templates["quorate-backup"] = job["spec"]["jobTemplate"]["spec"]["template"]
+    return {name: template["metadata"]["labels"] for name, template in templates.items()}
+
+
+def test_manifests_select_the_pods_and_ports_that_there_are():
+    (service,), labels = of_kind("Service"), pods()
+    assert service["spec"]["selector"] == labels["quorate"]
+    for kind in ("PodDisruptionBudget", "StatefulSet"):
+        (manifest,) = of_kind(kind)
+        assert manifest["spec"]["selector"]["matchLabels"] == labels["quorate"]
+    policies = {policy["metadata"]["name"]: policy["spec"] for policy in of_kind("NetworkPolicy")}
+    assert {name: policy["podSelector"]["matchLabels"] for name, policy in policies.items()} == labels
+    assert all(policy["policyTypes"] == ["Ingress", "Egress"] for policy in policies.values())
+    assert not {"ingress", "egress"} & policies["quorate-backup"].keys()  # no network at all
+    (port,) = service["spec"]["ports"]
+    assert [one["ports"] for one in policies["quorate"]["ingress"]] == [[{"port": port["name"]}]]
+    (rule,) = INGRESS["spec"]["rules"]
+    (path,) = rule["http"]["paths"]
+    assert path["backend"]["service"] == {"name": service["metadata"]["name"], "port": {"name": port["name"]}}
+    assert INGRESS["spec"]["tls"][0]["hosts"] == [rule["host"]]
+    (endpoint,) = MONITOR["spec"]["endpoints"]
+    assert MONITOR["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    assert endpoint["port"] == port["name"]
+    assert endpoint["path"] in {route.path for route in ROUTES}
+    assert service["metadata"]["labels"][MONITOR["spec"]["jobLabel"]] == "quorate"  # the job of the alerts
+
+
+def test_the_ingress_buffers_as_the_proxy_does():
+    """The options of nginx that keep slow clients from the server, and bodies from disks, are the same in both."""
+    proxy = (DEPLOY / "nginx" / "quorate.conf").read_text()
+    options = dict(re.findall(r"^\s*(\w+)\s+(\w+);", proxy, flags=re.MULTILINE))
+    prefix, annotations = "nginx.ingress.kubernetes.io/", INGRESS["metadata"]["annotations"]
+    shared = (
+        *("client-body-buffer-size", "proxy-request-buffering", "proxy-buffering"),
+        *("proxy-max-temp-file-size", "proxy-next-upstream"),
+    )
+    assert {name: annotations[prefix + name] for name in shared} == {
+        name: options[name.replace("-", "_")] for name in shared
+    }
+    assert annotations[prefix + "proxy-body-size"] == options["client_max_body_size"] == "4m"
 
 
 # The recipes of the manifests, with folders of this machine in the place of volumes.

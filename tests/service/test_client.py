@@ -404,6 +404,17 @@ def test_a_hostile_server_breaks_nothing(monkeypatch):
         client.predict(ROWS)
     assert str(refused.value).isprintable()
     assert len(str(refused.value)) < 1200
+    named = httpx.Response(200, json=[{"name": "\x1b]0;owned\x07"}, {"name": "b"}])
+    client = Client("http://localhost:1", transport=httpx.MockTransport(lambda request: named))
+    with client, pytest.raises(InvalidInput, match="say which model") as refused:
+        client.predict(ROWS)
+    assert str(refused.value).isprintable()
+    deep = [{"name": "set", "shape": [5], "data": ["[" * 100_000] * 5}]
+    client, _ = client_of(fake_model(), trouble=[httpx.Response(200, json={"outputs": deep})])
+    monkeypatch.setattr(client_module, "_MAX_REPLY_BYTES", 10**7)
+    with client, pytest.raises(ServerRefused, match="check that it is a Quorate server"):
+        client.ask(ROWS)
+    monkeypatch.setattr(client_module, "_MAX_REPLY_BYTES", 10_000)
     large = httpx.Response(200, content=b" " * 20_000)
     client, wire = client_of(fake_model(), trouble=[large])
     with client, pytest.raises(Unanswered, match="larger than any"):

@@ -8,6 +8,7 @@ from contextlib import redirect_stdout
 import pytest
 
 from quorate.cli import main
+from quorate.cli.output import write_or_print
 from quorate.service import Settings
 from support.guide_tables import write_visits
 from support.service_client import serving
@@ -94,3 +95,9 @@ def test_what_is_wrong_is_said_in_plain_words(served, monkeypatch, capsys):
         error = capsys.readouterr().err
         assert told in error
         assert "Traceback" not in error
+
+
+def test_labels_of_a_server_command_no_terminal(capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    write_or_print("row,answer\n1,\x1b]0;owned\x07é\n", None)
+    assert capsys.readouterr().out == "row,answer\n1,?]0;owned?é\n"

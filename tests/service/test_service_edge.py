@@ -19,8 +19,11 @@ from quorate.service._auth import Access
 from quorate.service._edge import EdgeProtocol
 from quorate.service._run import fit_connections
 from quorate.service._settings import ENVIRONMENT, Settings
+from support import edge_attacks
+from support.edge_attacks import ATTACKS
 from support.service_client import features
 
+INFER = b"POST /v2/models/m/infer HTTP/1.1\r\nhost: 127.0.0.1\r\n"
 WRITERS = []  # of connections that a test has opened
 
 
@@ -108,6 +111,62 @@ def test_headers_without_end_are_refused(monkeypatch, flood):
     assert after == b"200"
 
 
+@pytest.mark.parametrize("flood", [b"GET /%b HTTP/1.1\r\n" % (b"%2F/" * 700), b"GET / HTTP/1.1\r\n" + b"a:b\r\n" * 101])
+def test_long_addresses_and_many_headers_are_refused_before_they_are_read(monkeypatch, flood):
+    """A route is looked for step by step, and each header is an object: both cost more than their bytes."""
+
+    async def work(port):
+        reader, _ = await connect(port, flood + b"host: 127.0.0.1\r\n\r\n")
+        return await asyncio.wait_for(reader.read(), 60), await answer(port)
+
+    told, after = at_the_edge(work, monkeypatch)
+    assert told.startswith(b"HTTP/1.1 431 ")
+    assert told.count(b"HTTP/1.1 ") == 1
+    assert after == b"200"
+
+
+def test_the_rest_of_a_refused_body_is_read_slowly(monkeypatch):
+    read = []
+    on_body = EdgeProtocol.on_body
+    monkeypatch.setattr(EdgeProtocol, "on_body", lambda self, body: read.append(len(body)) or on_body(self, body))
+
+    async def work(port):
+        reader, writer = await connect(port, INFER + b"content-length: 900000000\r\n\r\n")
+        status = await asyncio.wait_for(reader.readuntil(b"\r\n"), 60)
+        end = time.monotonic() + 0.5
+        while time.monotonic() < end:
+            writer.write(b"x" * 2**16)
+            await asyncio.sleep(0)
+        writer.transport.abort()
+        return status
+
+    assert b" 413 " in at_the_edge(work, monkeypatch)
+    assert 2**16 < sum(read) < 16 * 2**20
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_an_attack_in_short(monkeypatch, name):
+    """What tests/crash does for eight seconds to a whole server; here health probes are answered."""
+    monkeypatch.setattr(edge_attacks, "MOST", [16])
+    model = fake_model()
+    model.ledger.add("qk_a1_x", "ask")
+
+    async def work(port):
+        edge_attacks.OPENED.clear()
+        attack = asyncio.create_task(ATTACKS[name](port, time.monotonic() + 0.2))
+        answers = []
+        while not attack.done():
+            answers.append(await asyncio.wait_for(answer(port), 20))
+            await asyncio.sleep(0.02)
+        await attack
+        return answers, len(edge_attacks.OPENED), len(EdgeProtocol.waiting)
+
+    answers, opened, waiting = at_the_edge(work, monkeypatch, models=[model], keys=True, connection_limit=64)
+    assert set(answers) == {b"200"}
+    assert opened >= 4
+    assert waiting <= 65
+
+
 @pytest.mark.parametrize(
     ("second", "status"),
     [
@@ -159,9 +218,6 @@ def test_silent_connections_do_not_keep_others_out(monkeypatch):
     assert answered == [b"200"] * 10
     assert closed == [b""] * 20
     assert held <= 10
-
-
-INFER = b"POST /v2/models/m/infer HTTP/1.1\r\nhost: 127.0.0.1\r\n"
 
 
 @pytest.mark.parametrize("flood", ["many", "one", "extension"])

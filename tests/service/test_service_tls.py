@@ -18,7 +18,7 @@ from quorate.service._app import make_app
 from quorate.service._edge import EdgeProtocol
 from quorate.service._run import _Server, fit_connections, make_config
 from quorate.service._settings import ENVIRONMENT, Settings
-from quorate.service._tls import Certificate
+from quorate.service._tls import Certificate, TlsListener
 from quorate.service.sites import Keys
 
 REQUEST = b"GET /v2/health/live HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n"
@@ -129,16 +129,23 @@ def test_silent_handshakes_keep_nobody_out(monkeypatch, pair, loop):
     assert closed == [b""] * 30
 
 
-def test_a_slow_handshake_and_a_silent_client_after_it_are_cut_off(monkeypatch, pair):
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_slow_handshake_and_a_silent_client_after_it_are_cut_off(monkeypatch, pair, loop):
     async def work(port):
         start = time.monotonic()
         silent, _ = await connect(port)
         shaken, _ = await connect(port, pair[0])
-        return await silent.read(), await shaken.read(), time.monotonic() - start
+        replies = await silent.read(), await shaken.read()
+        await asyncio.sleep(0.05)  # for the listener to forget it
+        return *replies, time.monotonic() - start
 
-    silent, shaken, waited = served(work, monkeypatch, pair, header_seconds=0.5)
+    listeners = []
+    accept = TlsListener._accept
+    monkeypatch.setattr(TlsListener, "_accept", lambda self: listeners.append(self) or accept(self))
+    silent, shaken, waited = served(work, monkeypatch, pair, loop, header_seconds=0.5)
     assert silent == shaken == b""
     assert waited < 20
+    assert not listeners[0]._handshakes
 
 
 def test_idle_tls_connections_make_room(monkeypatch, pair):

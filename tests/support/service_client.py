@@ -111,12 +111,12 @@ class Server(NamedTuple):
     log: str
     tls: str = ""  # the file of its certificate
 
-    def request(self, method, path, body=None, headers=None):
+    def request(self, method, path, body=None, headers=None, seconds=120):
         if self.tls:
             context = ssl.create_default_context(cafile=self.tls)
-            connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=120, context=context)
+            connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=seconds, context=context)
         else:
-            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
+            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=seconds)
         try:
             connection.request(method, path, body=body, headers=headers or {})
             response = connection.getresponse()

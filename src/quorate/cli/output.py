@@ -280,9 +280,10 @@ def _answers_as_csv(replies: Replies, row_ids: RowIds, scored: Sequence[Any]) ->
 
 
 def write_or_print(text: str, path: Path | None) -> None:
-    """Write a text to a file, or to standard output where none is named."""
+    """Write a text to a file, or to standard output where none is named; labels of others command no terminal."""
     if path is None:
-        sys.stdout.write(text)
+        visible = (sign if sign.isprintable() or sign == "\n" else "?" for sign in text)
+        sys.stdout.write("".join(visible) if sys.stdout.isatty() else text)
     else:
         write_file(path, text)
 

@@ -20,6 +20,8 @@ from quorate.service._settings import ENVIRONMENT, Settings
 
 _PIPELINE_LIMIT = 16  # requests of a connection that wait for the answer to an earlier one
 _SLICE_BYTES = 8192
+_HEADER_COUNT, _URL_BYTES = 100, 2048  # Each header and each step of a path costs far more than its bytes.
+_DISCARD_BYTES, _DISCARD_SECONDS = 2**18, 0.1  # how much of a refused body is read in how long
 _GRACE_SECONDS = 1.0  # The application refuses a slow body first; this cuts off the rest.
 
 
@@ -40,6 +42,7 @@ class EdgeProtocol(HttpToolsProtocol):
         self._received = 0  # these, and all that came with the bytes that are being read
         self._body_bytes = 0  # among the bytes that are being read
         self._in_headers, self._complete = True, False
+        self._discarded = 0  # bytes of a body whose request has its answer, since reading was paused
         self._refusal: bytes | None = None  # Sent after the answers to earlier requests.
         self._timer: asyncio.TimerHandle | None = None  # for the client to send
         self._read_timer: asyncio.TimerHandle | None = None  # for the client to read
@@ -141,10 +144,19 @@ class EdgeProtocol(HttpToolsProtocol):
             super().on_message_begin()
             self._in_headers, self._complete, self._overhead = True, False, 0
 
+    def on_url(self, url: bytes) -> None:
+        """Take a part of the address, unless it is longer than any of ours."""
+        if self._refusal is None:
+            super().on_url(url)
+            if len(self.url) > _URL_BYTES:
+                self._refuse("headers_too_large")
+
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header; drop a trailer."""
-        if self._in_headers:
+        """Take a header, unless there are too many; drop a trailer."""
+        if self._in_headers and self._refusal is None:
             super().on_header(name, value)
+            if len(self.headers) > _HEADER_COUNT:
+                self._refuse("headers_too_large")
 
     def on_headers_complete(self) -> None:
         """Begin with the body of a request."""
@@ -167,6 +179,16 @@ class EdgeProtocol(HttpToolsProtocol):
         self._body_bytes += len(body)
         if self._refusal is None:
             super().on_body(body)
+            if self._has_answered():
+                self._discard(len(body))
+
+    def _discard(self, size: int) -> None:
+        """Read the rest of a body slowly: its client should get its answer, and others should not wait."""
+        self._discarded += size
+        if self._discarded > _DISCARD_BYTES:
+            self._discarded = 0
+            self.flow.pause_reading()
+            self.loop.call_later(_DISCARD_SECONDS, self.flow.resume_reading)
 
     def on_message_complete(self) -> None:
         """End with reading a request: from here on its client waits for us."""

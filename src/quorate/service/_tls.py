@@ -17,7 +17,7 @@ from functools import partial
 from quorate.core.errors import InvalidInput
 
 _RETRY_SECONDS = 1.0  # After an accept that failed, for example without a free file descriptor.
-_ACCEPTS = 64  # connections at a time, so that a flood does not keep the event loop from other work
+_ACCEPTS = 2  # connections at a time: a flood of handshakes must not keep the event loop from other work
 
 
 class Certificate:
@@ -104,9 +104,9 @@ class TlsListener:
             task.add_done_callback(partial(self._end, connection))
 
     async def _shake_hands(self, connection: socket.socket) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._seconds):
-                await self._loop.connect_accepted_socket(self._make_protocol, connection, ssl=self._context())
+        await self._loop.connect_accepted_socket(
+            self._make_protocol, connection, ssl=self._context(), ssl_handshake_timeout=self._seconds
+        )
 
     def _end(self, connection: socket.socket, task: asyncio.Task[None]) -> None:
         self._handshakes.pop(task, None)

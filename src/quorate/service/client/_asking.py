@@ -67,6 +67,8 @@ class Answers:
 
     def fill(self, start: int, outputs: Mapping[str, list[Any]]) -> None:
         """Take the outputs of the rows from `start` on."""
+        if _LISTED in outputs:
+            outputs = {**outputs, _LISTED: [text and json.loads(text) for text in outputs[_LISTED]]}
         for name, values in outputs.items():
             self._outputs.setdefault(name, [None] * self._rows)[start : start + len(values)] = values
             self._filled[start : start + len(values)] = [True] * len(values)
@@ -89,8 +91,6 @@ class Answers:
         return columns
 
     def _expand(self, name: str, values: list[Any]) -> dict[str, list[Any]]:
-        if name == _LISTED:
-            return {name: [None if text is None else json.loads(text) for text in values]}
         if name != "scores":
             return {name: values}
         width = next((len(row) for row in values if row is not None), 0)
@@ -214,7 +214,7 @@ class Asking:
             body = queries.body(start, stop, id=f"{self._id}-{start}-{stop}")
             reply = await self._send_again("POST", path, body, give_up=("rate_limited",))
             if reply.status == 200:
-                answers.fill(start, self._outputs(reply, answers, stop - start))
+                self._fill(answers, reply, start, stop - start)
                 start, waited, answered = stop, False, True
             elif reply.code == "rate_limited" and (size == 1 or not waited):
                 await self._pause(reply, 0)  # a minute may be enough for this many rows
@@ -258,17 +258,18 @@ class Asking:
             raise self._unanswered(reply)
         await self._sleep(wait)
 
-    def _outputs(self, reply: Reply, answers: Answers, rows: int) -> dict[str, list[Any]]:
+    def _fill(self, answers: Answers, reply: Reply, start: int, rows: int) -> None:
         try:
             outputs = {output["name"]: _rows_of(output, rows) for output in reply.document()["outputs"]}
             same_model = answers.knows(outputs)
-        except (KeyError, TypeError, ValueError):
+            if same_model:
+                answers.fill(start, outputs)
+        except (KeyError, TypeError, ValueError, RecursionError):
             raise ServerRefused(
                 f"the answer of {self._host} must have the outputs of a model; check that it is a Quorate server"
             ) from None
         if not same_model:
             raise Exchanged(f"{self._host} replaced the model during the call; ask again")
-        return outputs
 
     def _unanswered(self, reply: Reply) -> Unanswered:
         why = reply.lost or f"it said: {_sentence(reply)}"

@@ -14,6 +14,7 @@ import httpx
 
 from quorate.core.errors import InvalidInput
 from quorate.service.client._asking import Answers, Asking, Exchanged, Reply
+from quorate.tables.containers import shown_names
 
 _CONNECT_SECONDS = 5.0
 _MAX_REPLY_BYTES = 2**28
@@ -124,7 +125,7 @@ class _Calls(ABC):
                     problem = "no model may be asked with this key" if self._has_key else "the server asks for a key"
                     raise InvalidInput(f"{problem}: pass a caller's key (QUORATE_KEY, key=, --key-file)")
                 if len(names) > 1:
-                    raise InvalidInput(f"say which model is asked: this key may ask {', '.join(names)}")
+                    raise InvalidInput(f"say which model is asked: this key may ask {shown_names(names)}")
                 self._model = str(names[0])
             self._metadata_read = await asking.document(f"/v2/models/{quote(self._model, safe='')}")
         return self._metadata_read
