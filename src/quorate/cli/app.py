@@ -17,7 +17,7 @@ from quorate.core.errors import QuorateError
 
 _INTERRUPTED = "Interrupted. A charge that was made stays: quorate ledger show FOLDER shows what is spent."
 _COMMANDS = {  # module.command, as `quorate --help` lists them
-    "Begin": "start.start files.demo files.look files.datasets doctor.doctor",
+    "Begin": "start.start studio.command.studio files.demo files.look files.datasets doctor.doctor",
     "Make": "plan.plan fit.fit release.release neighbours.neighbours write.write",
     "Ask": "predict.predict serving.ask files.export",
     "Serve": "serving.serve keys.keys site.site",
@@ -51,7 +51,8 @@ def _read_help(module: str, name: str) -> tuple[str, bool]:
 
     Its module is read and not imported, which would take a second. A group has the docstring of its module.
     """
-    text = (Path(__file__).parent / f"{module}.py").read_text(encoding="utf-8")
+    path = Path(__file__).parent.joinpath(*module.split(".")).with_suffix(".py")
+    text = path.read_text(encoding="utf-8")
     position = text.find(f"\ndef {name}(")
     docstring = inspect.cleandoc(text[max(position, 0) :].split('"""', 2)[1])
     return docstring.partition("\nParameters\n")[0], position < 0
@@ -60,7 +61,7 @@ def _read_help(module: str, name: str) -> tuple[str, bool]:
 for _order, (_title, _targets) in enumerate(_COMMANDS.items()):
     _group = Group(_title, sort_key=_order)
     for _rank, _target in enumerate(_targets.split()):
-        _module, _name = _target.split(".")
+        _module, _, _name = _target.rpartition(".")
         _help, _is_group = _read_help(_module, _name)
         _settings = {} if _is_group else {"help_format": "markdown"}  # the modules of groups set their own
         app.command(f"quorate.cli.{_module}:{_name}", help=_help, group=_group, sort_key=_rank, **_settings)
@@ -108,13 +109,13 @@ def main_or_report() -> int:
     except Exception as error:
         notes = " ".join(getattr(error, "__notes__", ["What was charged before stays charged."]))
         print(
-            f"quorate: an unexpected {type(error).__name__} ended the command. {notes} {_write_crash()}",
+            f"quorate: an unexpected {type(error).__name__} ended the command. {notes} {write_crash()}",
             file=sys.stderr,
         )
         return 1
 
 
-def _write_crash() -> str:
+def write_crash() -> str:
     """Write the traceback, which may hold values of records, to a file of the user's alone; say where it is."""
     import traceback
     from tempfile import gettempdir, mkstemp

@@ -144,13 +144,13 @@ def _run(
     return 0
 
 
-def _fit_tested(tables: Tables, *, output: Output, **settings: Any) -> int:
+def _fit_tested(tables: Tables, *, output: Output, report: _Report = None, **settings: Any) -> int:
     """Fit a model on some rows, or people, and test it on the others."""
     from quorate.models import fitting
 
     check_new_folder(output.out)
-    if tables.schema is None and (tables.texts or tables.missing_texts or tables.gaps):
-        raise InvalidInput("--texts, --missing-texts and --gaps need a schema (--schema)")
+    check_report(report, inputs=[tables.table, tables.public, tables.schema])
+    _refuse_schema_options(tables)
     bounds = settings.pop("bounds")
     is_learned = tables.public is None and tables.schema is None
     data = read_data(tables, number=bounds is not None, leave_ids=True, is_learned=is_learned)
@@ -170,11 +170,18 @@ def _fit_tested(tables: Tables, *, output: Output, **settings: Any) -> int:
     if is_learned:
         show_learned_problems(fitted.model.schema_, data.records)
     fitted.save(output.out)
+    if report is not None:
+        _write_tested_report(fitted, report, is_declared=bounds is not None or data.classes is not None)
     if output.json:
         show_bill(f"The model in {output.out}", _tested_bill(fitted, output.out), as_json=True)
     else:
         print(f"{fitted.summary()}\nThe model in {output.out} may be published.", file=sys.stderr)
     return 0
+
+
+def _refuse_schema_options(tables: Tables) -> None:
+    if tables.schema is None and (tables.texts or tables.missing_texts or tables.gaps):
+        raise InvalidInput("--texts, --missing-texts and --gaps need a schema (--schema)")
 
 
 def _show_plan(plan: Any) -> None:
@@ -300,3 +307,33 @@ def _curves(curves: Any, fitted: Fitted, bill: Mapping[str, Any]) -> dict[str, A
         "curves": curves if fitted.is_learned else rename_curves(curves, fitted.data.schema),
         "curves_of": f"the log odds of {classes[1]!r}" if len(classes) == 2 else None,
     }
+
+
+def _write_tested_report(fitted: "FittedTable", path: Path, *, is_declared: bool) -> None:
+    """Write the page of a model and its private test."""
+    from quorate.report import Claim, ReportData, proofs_for, software_versions, write_report
+
+    model = fitted.model
+    classes: Any = getattr(model, "classes_", ())
+    headline = None
+    if fitted.check is not None:
+        answer, constant = fitted.constant_error()
+        error = fitted.check.measure("error")
+        headline = {
+            "right, by the private test": f"{1 - error.estimate:.1%}",
+            f"right if always {answer!r}": f"{1 - constant.estimate:.1%}",
+        }
+    data = ReportData(
+        title=f"A linear model of {fitted.label}",
+        claim=Claim(
+            model.epsilon, model.delta, model.unit_, labels="declared" if is_declared else "read from y, and public"
+        ),
+        headline=headline,
+        results={"fitted on units": fitted.units, "tested on others": fitted.test_units},
+        proofs={**proofs_for("linear"), **proofs_for("check")},
+        software=software_versions(),
+        curves=model.curves_,
+        curves_of=f"the log odds of {str(classes[1])!r}" if len(classes) == 2 else None,
+        notes=tuple(fitted.summary().splitlines()),
+    )
+    write_report(data, path)

@@ -3,11 +3,11 @@
 import json
 import shlex
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from quorate.cli.reading import TableFile
 from quorate.core.checks import is_named_id
@@ -29,6 +29,13 @@ class Job(ABC):
     epsilon: float
     delta: float
     out: Path
+    report: bool = False  # whether the commands write a page, which needs the packages of quorate[report]
+
+    def at(self, epsilon: float) -> Self:
+        """Return the same job at another epsilon; the tables are read once for both."""
+        job = replace(self, epsilon=epsilon)
+        vars(job).update({name: getattr(self, name) for name in _READINGS if hasattr(type(self), name)})
+        return job
 
     @cached_property
     def declared(self) -> Schema | None:
@@ -75,9 +82,26 @@ class Job(ABC):
         return words
 
     @property
+    def page(self) -> Path | None:
+        """The page that the commands write."""
+        return self.out / "report.html" if self.report else None
+
+    @property
     @abstractmethod
     def feasible(self) -> bool:
         """Whether what is made is expected to be good enough."""
+
+    def shortfall(self) -> str:
+        """Return what is missing, in words, of a job that is not feasible."""
+        return ""
+
+    @abstractmethod
+    def forecast(self) -> list[dict[str, Any]]:
+        """Return what to expect, as rows of a table: errors of methods, or widths of intervals. Nothing is spent."""
+
+    @abstractmethod
+    def notes(self) -> Iterator[str]:
+        """Yield what becomes of columns, classes and people, and how the owner can change that."""
 
     @abstractmethod
     def show(self) -> None:
@@ -117,6 +141,7 @@ class Job(ABC):
         return 0
 
 
+_READINGS = ("declared", "units", "public_rows", "wordy")  # of a job, which do not depend on epsilon
 _SHELL = """#!/bin/sh
 # Made by quorate start. Run this file or script.py, not both: each opens a budget of its own.
 set -e

@@ -129,19 +129,23 @@ class ModelJob(Job):
         print_line("\nThe plan" + (", made from public numbers alone" if self.is_declared else ""))
         if self.is_linear:
             print_line("One linear model that may be published. It answers every query, as often as anyone likes.")
-            losses = [
-                {"method": method.name, "estimator": method.estimator, "expected loss": f"{method.error:.1%}"}
-                for method in self.plan.methods
-                if not method.is_bound
-            ]
+            losses = [row | {"expected loss": f"{row['expected loss']:.1%}"} for row in self.forecast()]
             show_rows(losses, is_result=True, title="Rows missed beyond the best linear rule")
             print_line(self.guarantee)
         else:
             show_plan(self.plan, as_json=False)
-        for sentence in self._notes():
+        for sentence in self.notes():
             print_line(sentence)
 
-    def _notes(self) -> Iterator[str]:
+    def forecast(self) -> list[dict[str, Any]]:
+        """Return the rows that each method is expected to miss beyond the best linear rule, as a share."""
+        return [
+            {"method": method.name, "estimator": method.estimator, "expected loss": method.error}
+            for method in self.plan.methods
+            if not method.is_bound
+        ]
+
+    def notes(self) -> Iterator[str]:
         """Yield what becomes of the columns and the classes, and how the owner can change that."""
         if self.ids:
             yield (
@@ -172,7 +176,11 @@ class ModelJob(Job):
         for short, long in _initials(self.classes):
             yield f"{short} and {long} are two classes. If they mean the same, write one of them in the table first."
         if not self.feasible:
-            yield f"Nothing was written: {self.plan.shortfall()}."
+            yield f"Nothing was written: {self.shortfall()}."
+
+    def shortfall(self) -> str:
+        """Return what the plan of votes misses, and what would do."""
+        return self.plan.shortfall()
 
     def _test_share(self) -> str | None:
         return "0" if self.is_linear and self.units < _FEWEST_TESTED_UNITS else None
@@ -192,6 +200,7 @@ class ModelJob(Job):
             "aggregator": None if self.is_linear else self.plan.aggregator,
             "test_share": self._test_share(),
             "out": self.out / "model",
+            "report": self.page,
         }
         audience = "Anybody may have the folder." if self.is_linear else "It holds its budget: for its owner alone."
         source = "" if self.is_declared else f"{_CLASSES_COMMENT}\n# "

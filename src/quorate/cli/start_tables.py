@@ -3,7 +3,7 @@
 What is printed and written is made of the names of the columns, the number of rows or people, and the answers.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -42,30 +42,47 @@ class TablesJob(Job):
         """Print what the release is expected to say, before anything is read."""
         print_line = Console(highlight=False, markup=False).print
         print_line("\nThe plan, made from public numbers alone")
-        if self.by:
-            from quorate.release import GroupRelease
-
-            measures: dict[str, Any] = {f"{name}s": of for name, of in self.measures.items()}
-            release = GroupRelease(self.by, **measures, epsilon=self.epsilon, delta=self.delta, columns=self.declared)
-            rows = release.plan(is_person=self.source.groups is not None).to_pylist()
-            show_rows(rows, is_result=True, title="Expected 95% intervals, as half of their widths")
-        else:
-            kinds = "learned from the records" if self.schema is None else f"those of {self.schema}"
-            print_line(f"Shares of all pairs of columns, and synthetic records. The columns are {kinds}.")
-            if self.left_out:
-                print_line(f"Not released: {', '.join(self.left_out)}.")
-        if self.source.groups is not None:
-            print_line(
-                "Each person counts once, with the first record. quorate release --help says how more records count."
-            )
+        show_rows(self.forecast(), is_result=True, title="Expected 95% intervals, as half of their widths")
+        for sentence in self.notes():
+            print_line(sentence)
         print_line(self.guarantee)
+
+    def forecast(self) -> list[dict[str, Any]]:
+        """Return the expected half widths of intervals for groups of some sizes; nothing for pairs of columns."""
+        if not self.by:
+            return []
+        from quorate.release import GroupRelease
+
+        measures: dict[str, Any] = {f"{name}s": of for name, of in self.measures.items()}
+        release = GroupRelease(self.by, **measures, epsilon=self.epsilon, delta=self.delta, columns=self.declared)
+        rows: list[dict[str, Any]] = release.plan(is_person=self.source.groups is not None).to_pylist()
+        return rows
+
+    def notes(self) -> Iterator[str]:
+        """Yield what is released of which columns, and how people count."""
+        if not self.by:
+            kinds = "learned from the records" if self.schema is None else f"those of {self.schema}"
+            yield f"Shares of all pairs of columns, and synthetic records. The columns are {kinds}."
+            if self.left_out:
+                yield f"Not released: {', '.join(self.left_out)}."
+        if self.source.groups is not None:
+            yield "Each person counts once, with the first record. quorate release --help says how more records count."
 
     def steps(self) -> dict[str, list[str]]:
         """Return the command that makes the release."""
-        settings = {"people": self.source.groups, "by": self.by, **self.measures, "columns": self.schema}
+        settings: dict[str, Any] = {
+            "people": self.source.groups,
+            "by": self.by,
+            **self.measures,
+            "columns": self.schema,
+        }
         if not self.by:
             settings |= {"synthetic": self.records.num_rows, "leave_out": self.left_out}
-        return {"It may be published.": self.words("release", settings | {"out": self.out / "published"})}
+        return {
+            "It may be published.": self.words(
+                "release", settings | {"out": self.out / "published", "report": self.page}
+            )
+        }
 
     def script(self) -> str:
         """Return the release as Python."""

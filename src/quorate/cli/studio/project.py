@@ -1,0 +1,310 @@
+"""What the studio holds: a table as `quorate look` sees it, what its owner says of it, and the jobs made of that."""
+
+import json
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from quorate.cli.options import split_list
+from quorate.cli.output import check_apart
+from quorate.cli.reading import TableFile
+from quorate.cli.start_files import Job
+from quorate.cli.start_models import ModelJob, find_classes
+from quorate.cli.start_tables import TablesJob
+from quorate.cli.studio.downloads import to_notebook
+from quorate.cli.studio.runs import Run
+from quorate.core.checks import check_count, check_delta, is_named_id
+from quorate.core.errors import InvalidInput, QuorateError
+from quorate.report import check_installed
+from quorate.tables import Category, Date, Number
+from quorate.tables.csv_records import Irregularities
+from quorate.tables.document import UNCHECKED, schema_fields
+from quorate.tables.look import ColumnLook, TableLook, look_at
+
+STOPS = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 10.0)  # the epsilons of the slider
+MEASURES = ("total", "mean", "median")
+DATE_PARTS = ("day", "week", "month", "quarter", "year")
+_ENDINGS = (".csv", ".csv.gz", ".parquet", ".arrow", ".feather", ".xlsx")
+_OUT = "quorate-studio"
+
+Form = Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Stop:
+    """What one epsilon buys: the forecast of its job, or why there is none."""
+
+    epsilon: float
+    job: Job
+    rows: list[dict[str, Any]]
+    refusal: str = ""
+
+    @classmethod
+    def of(cls, job: Job) -> "Stop":
+        """Return the plan of a job."""
+        try:
+            if not job.feasible:
+                return cls(job.epsilon, job, [], job.shortfall())
+            return cls(job.epsilon, job, job.forecast())
+        except QuorateError as error:
+            return cls(job.epsilon, job, [], f"{error}")
+
+
+@dataclass
+class Project:
+    """One table and what is made of it. `version` changes with the table, so that an old page is not taken for it."""
+
+    folder: Path
+    version: int = 0
+    source: TableFile | None = None
+    records: Any = None
+    look: TableLook | None = None
+    public: Path | None = None
+    kinds: str = "learned"  # or "declared", or "public": who says what the columns hold
+    used: dict[str, bool] = field(default_factory=dict)
+    document: dict[str, Any] = field(default_factory=dict)  # the columns as the owner declares them
+    answers: dict[str, Any] = field(default_factory=dict)
+    stops: list[Stop] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
+
+    def open(self, source: TableFile) -> None:
+        """Read a table and look at it; nothing changes if it cannot be read."""
+        self.check_idle()
+        irregularities = Irregularities()
+        records = source.read(irregularities)
+        if not records.num_rows:
+            raise InvalidInput("the table has no rows")
+        look = look_at(records, irregularities=irregularities)
+        self.version += 1
+        self.source, self.records, self.look = source, records, look
+        self.public, self.kinds, self.answers, self.stops = None, "learned", {}, []
+        self.used = {column.name: not is_named_id(column.name) and column.values > 0 for column in look.columns}
+        self.document = _read_document(look)
+
+    @property
+    def run(self) -> Run | None:
+        """The last run."""
+        return self.runs[-1] if self.runs else None
+
+    @property
+    def spent(self) -> float:
+        """What all runs may have spent, together: each opens a budget of its own."""
+        return sum(run.epsilon for run in self.runs if run.may_have_spent)
+
+    def check_idle(self) -> None:
+        """Refuse a change while commands run."""
+        if self.run is not None and self.run.is_running:
+            raise InvalidInput("commands are running; wait for them, or stop them first")
+
+    def columns(self) -> list[ColumnLook]:
+        """The columns as `quorate look` sees them."""
+        assert self.look is not None
+        return list(self.look.columns)
+
+    def declare(self, form: Form) -> None:
+        """Take which columns are used, and what the owner declares of them."""
+        self.check_idle()
+        kinds = _first(form, "kinds") or "learned"
+        used = {
+            column.name: f"use-{number}" in form and not is_named_id(column.name)
+            for number, column in enumerate(self.columns())
+        }
+        if not any(used.values()):
+            raise InvalidInput("no column is used; tick those to use")
+        if kinds == "public" and self.public is None:
+            raise InvalidInput("choose the public table first")
+        if kinds == "declared":
+            if "checked" not in form:
+                raise InvalidInput(
+                    "what stands here was read from private records: check that it is public knowledge, and tick that"
+                )
+            names = [column.name for column in self.columns()]
+            document = dict(self.document, columns=_read_kinds(names, used, form))
+            schema_fields(document)  # which refuses what is wrong in it
+            self.document = document
+        self.kinds, self.used, self.stops = kinds, used, []
+
+    def plan(self, form: Form) -> None:
+        """Take what is wanted, and plan it at each epsilon. Nothing is fitted or spent."""
+        self.check_idle()
+        assert self.source is not None
+        goal, groups = _first(form, "goal") or "model", _first(form, "groups") or None
+        delta = check_delta(_read_number("delta", _first(form, "delta") or "1e-6"))
+        answers: dict[str, Any] = {"goal": goal, "groups": groups, "delta": delta}
+        answers |= {"by": list(form.get("by", ()))} | {name: list(form.get(name, ())) for name in MEASURES}
+        answers |= {name: _first(form, name) for name in ("label", "classes", "queries")}
+        answers["abstain"] = "abstain" in form
+        job = self._make_job(answers)
+        self.answers, self.stops = answers, [Stop.of(job.at(epsilon)) for epsilon in STOPS]
+
+    def _make_job(self, answers: Mapping[str, Any]) -> Job:
+        """Return the job that `quorate start` would make of these answers."""
+        assert self.source is not None
+        is_tables = answers["goal"] == "tables"
+        label = None if is_tables else answers["label"]
+        unused = [name for name, is_used in self.used.items() if not is_used and not is_named_id(name)]
+        kept = {label, answers["groups"], *(part.partition(":")[0] for part in answers["by"])}
+        source = replace(self.source, label=label, groups=answers["groups"], leave_out=tuple(set(unused) - kept))
+        source = replace(source, leave_out=tuple(name for name in unused if name in source.leave_out))
+        out = Path(f"{_OUT}-{len(self.runs) + 1}" if self.runs else _OUT)
+        shutil.rmtree(out, ignore_errors=True)  # of a plan that was not run
+        facts: dict[str, Any] = {
+            "records": self.records,
+            "source": source,
+            "schema": self._write_schema(out, {label, answers["groups"]}) if self.kinds == "declared" else None,
+            "epsilon": 1.0,
+            "delta": answers["delta"],
+            "out": out,
+            "report": _has_report(),
+        }
+        if is_tables:
+            measures = {name: answers[name] for name in MEASURES}
+            return TablesJob(**facts, by=answers["by"], measures=measures)
+        if not label:
+            raise InvalidInput("choose the column to predict")
+        if label == answers["groups"]:
+            raise InvalidInput("the column to predict cannot say whose row it is")
+        classes, is_declared = split_list(answers["classes"]), True
+        if not classes:
+            classes, is_declared = find_classes(self.records, label, None)
+        queries = (
+            None if answers["goal"] == "model" else check_count("queries", read_whole(answers["queries"] or "1000"))
+        )
+        public = self.public if self.kinds == "public" else None
+        check_apart(self.source.table, public)
+        wanted: dict[str, Any] = {"queries": queries, "abstain": answers["abstain"] and queries is not None}
+        return ModelJob(**facts, **wanted, label=label, classes=classes, is_declared=is_declared, public=public)
+
+    def _write_schema(self, out: Path, roles: set[str | None]) -> Path:
+        """Write what the owner declares, without the columns that have another role."""
+        columns = {name: kind for name, kind in self.document["columns"].items() if name not in roles}
+        known = {*columns, *roles}
+        unused = [name for name in self.records.column_names if name not in known]
+        out.mkdir()
+        path = out / "schema.json"
+        path.write_text(json.dumps(self.document | {"columns": columns, "leave_out": unused}, indent=1), "utf-8")
+        return path
+
+    def stop_at(self, form: Form) -> Stop:
+        """Return the plan at the epsilon of a form."""
+        number = read_whole(_first(form, "stop") or "")
+        if not 0 <= number < len(self.stops):
+            raise InvalidInput("plan first, and choose an epsilon")
+        return self.stops[number]
+
+    def start(self, form: Form) -> None:
+        """Write the files of a job, and run its commands."""
+        self.check_idle()
+        stop = self.stop_at(form)
+        if stop.refusal:
+            raise InvalidInput(stop.refusal)
+        job = stop.job
+        if any(run.out == job.out for run in self.runs):
+            raise InvalidInput("this plan has been run; plan again for a run with a budget of its own")
+        job.write()
+        (job.out / "notebook.ipynb").write_bytes(to_notebook(job.script()))
+        self.runs.append(Run(job.steps(), folder=self.folder, epsilon=job.epsilon, out=job.out))
+
+    def close(self) -> str:
+        """End a run; return what it says of what is spent."""
+        if self.run is None or not self.run.is_running:
+            return ""
+        self.run.stop()
+        return " ".join(self.run.messages[-1:]) or "The run was ended. A charge that was made stays."
+
+
+def safe_name(name: str) -> str:
+    """Return the name of a file without what a shell, a command or a folder would take for something else.
+
+    >>> safe_name("../-visits <2024>.csv")
+    'visits _2024_.csv'
+    """
+    plain = re.sub(r"[^\w .()-]", "_", name.replace("\\", "/").rpartition("/")[2])[-120:].lstrip("-. ")
+    if not plain.lower().endswith(_ENDINGS):
+        raise InvalidInput(f"a table must be a file that ends with {', '.join(_ENDINGS)}")
+    return plain
+
+
+def _has_report() -> bool:
+    try:
+        check_installed()
+    except InvalidInput:
+        return False
+    return True
+
+
+def _read_document(look: TableLook) -> dict[str, Any]:
+    """Return the schema that `quorate look` writes; the line that its owner deletes is a tick in the form."""
+    lines = [line for line in look.schema_text().splitlines() if not line.lstrip().startswith("//")]
+    document: dict[str, Any] = json.loads("\n".join(lines))
+    del document[UNCHECKED]
+    return document
+
+
+def _read_kinds(names: Sequence[str], used: Mapping[str, bool], form: Form) -> dict[str, dict[str, Any]]:
+    """Return the kinds of the columns that are used."""
+    return {name: _read_kind(name, number, form) for number, name in enumerate(names) if used[name]}
+
+
+def _read_kind(name: str, number: int, form: Form) -> dict[str, Any]:
+    kind = _first(form, f"kind-{number}")
+    if kind == "text":
+        return {"kind": "text"}
+    document: dict[str, Any] = {"kind": kind, "missing": "indicator"}
+    if kind == "category":
+        document["categories"] = [text.strip() for text in _first(form, f"categories-{number}").split("\n")]
+        document["categories"] = [text for text in document["categories"] if text]
+        return document
+    for end in ("low", "high"):
+        if text := _first(form, f"{end}-{number}"):
+            document[end] = text if kind == "date" else _read_number(f"column {name!r}: {end}", text)
+    return document
+
+
+def kind_values(kind: Mapping[str, Any] | None) -> dict[str, str]:
+    """Return what a form shows of a kind in a schema's document.
+
+    >>> kind_values({"kind": "number", "low": 0})
+    {'low': '0', 'high': '', 'kind': 'number', 'categories': ''}
+    """
+    kind = kind or {}
+    values = {end: str(kind.get(end, "")) for end in ("low", "high")}
+    return values | {"kind": kind.get("kind", ""), "categories": "\n".join(kind.get("categories", ()))}
+
+
+def group_choices(columns: Sequence[ColumnLook]) -> list[str]:
+    """Return what may name groups: categories, and the parts of dates."""
+    names: list[str] = []
+    for column in columns:
+        if isinstance(column.kind, Category):
+            names.append(column.name)
+        if isinstance(column.kind, Date):
+            names += [f"{column.name}:{part}" for part in DATE_PARTS]
+    return names
+
+
+def measure_choices(columns: Sequence[ColumnLook]) -> list[str]:
+    """Return the columns of numbers."""
+    return [column.name for column in columns if type(column.kind) is Number]
+
+
+def _first(form: Form, name: str) -> str:
+    return form.get(name, [""])[0].strip()
+
+
+def _read_number(name: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise InvalidInput(f"{name} must be a number, got {text!r}") from None
+
+
+def read_whole(text: str) -> int:
+    """Return the whole number that a field holds."""
+    digits = text.replace(",", "")
+    if not digits.isdecimal():
+        raise InvalidInput(f"a whole number is needed, got {text!r}")
+    return int(digits)
