@@ -353,7 +353,9 @@ def test_every_command_has_json_and_its_example_can_be_read(path, capsys):
     assert main([*path, "--help"]) == 0
     shown = capsys.readouterr().out
     assert "--empty-" not in shown
-    assert "--json" in shown or " ".join(path) in ("serve", "site serve", "ledger export"), "these print lines of JSON"
+    assert "--json" in shown or " ".join(path) in ("serve", "studio", "site serve", "ledger export"), (
+        "these print lines of JSON"
+    )
     for example in re.findall(r"Example: quorate (.+?)\n\s*\n", shown, re.DOTALL):  # lines are wrapped
         app.parse_args(shlex.split(example), exit_on_error=False, print_error=False)
 

@@ -33,7 +33,8 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 IGNORED = [line.strip() for line in (ROOT / ".gitignore").read_text().splitlines() if line.startswith("docs/")]
 LANGUAGES = {"python", "console", "nginx", "json", "text"}
-READ_ONLY = {("quorate", name) for name in ("serve", "ask", "demo", "audit")}  # run for long, or until stopped
+_LONG = ("serve", "studio", "ask", "demo", "audit")  # run for long, or until stopped
+READ_ONLY = {("quorate", name) for name in _LONG}
 EXAMPLE_KEY = "1f2e3d4c"
 SHELL = {"cp", "mkdir", "rm", "umask"}
 

@@ -87,6 +87,7 @@ def _listen(port: int) -> socket.socket:
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(("127.0.0.1", port))
+        listening.listen()  # A browser that comes before the server is ready waits.
     except OSError as error:
         listening.close()
         raise InvalidInput(f"127.0.0.1:{port} cannot be listened on: {error.strerror}") from None

@@ -175,7 +175,7 @@ class Pages:
             self._project.check_idle()
             async with self._saved(request, f"public-{safe_name(request.query_params.get('name', ''))}") as path:
                 await run_in_threadpool(read_table, path, role="public")
-            self._project.public, self._project.kinds = path, "public"
+            self._project.take_public(path)
         return JSONResponse({"next": "/columns"})
 
     @asynccontextmanager
@@ -231,7 +231,7 @@ class Pages:
         if not stops:
             raise InvalidInput("nothing is planned yet: choose a goal first")
         usual = projects.STOPS.index(1.0)
-        feasible = [number for number, stop in enumerate(stops) if not stop.refusal]
+        feasible = [number for number, stop in enumerate(stops) if stop.job is not None]
         chosen = usual if not feasible or usual in feasible else feasible[0]
         return self._show("plan.html", page="plan", stops=stops, chosen=chosen, key=_key_figures(stops))
 
@@ -244,10 +244,8 @@ class Pages:
         return await self._code(request, "notebook.ipynb", to_notebook)
 
     async def _code(self, request: Request, name: str, convert: Callable[[str], bytes]) -> Response:
-        stop = self._project.stop_at(await self._read_form(request))
-        if stop.refusal:
-            raise InvalidInput(stop.refusal)
-        return _attachment(await run_in_threadpool(lambda: convert(stop.job.script())), name)
+        job = self._project.stop_at(await self._read_form(request)).checked_job()
+        return _attachment(await run_in_threadpool(lambda: convert(job.script())), name)
 
     async def run(self, request: Request) -> Response:
         """Run the commands of the plan, or show how far they are and what came out."""
@@ -298,7 +296,7 @@ class Pages:
         return self._project
 
     async def _read_form(self, request: Request) -> Form:
-        """Return the fields of a form; one of another table, from an old page, is refused."""
+        """Return the fields of a form; a form of an old page is refused."""
         body = b""
         async for piece in request.stream():
             body += piece
@@ -306,7 +304,9 @@ class Pages:
                 raise InvalidInput("the form is too large")
         form = parse_qs(body.decode("utf-8", errors="replace"), keep_blank_values=True)
         if form.get("version") != [str(self._project.version)]:
-            raise InvalidInput("this page is of another table, which a second tab has replaced: open it again")
+            raise InvalidInput(
+                "this page is out of date: another tab has changed the table or the plan since; open it again"
+            )
         return {name: [text.replace("\r\n", "\n") for text in texts] for name, texts in form.items()}
 
     def _show(self, template: str, **values: Any) -> Response:

@@ -38,24 +38,31 @@ class Stop:
     """What one epsilon buys: the forecast of its job, or why there is none."""
 
     epsilon: float
-    job: Job
+    job: Job | None
     rows: list[dict[str, Any]]
     refusal: str = ""
 
     @classmethod
-    def of(cls, job: Job) -> "Stop":
-        """Return the plan of a job."""
+    def of(cls, job: Job, epsilon: float) -> "Stop":
+        """Return the plan of a job at another epsilon."""
         try:
+            job = job.at(epsilon)
             if not job.feasible:
-                return cls(job.epsilon, job, [], job.shortfall())
-            return cls(job.epsilon, job, job.forecast())
+                return cls(epsilon, None, [], job.shortfall())
+            return cls(epsilon, job, job.forecast())
         except QuorateError as error:
-            return cls(job.epsilon, job, [], f"{error}")
+            return cls(epsilon, None, [], f"{error}")
+
+    def checked_job(self) -> Job:
+        """Return the job, or say why there is none."""
+        if self.job is None:
+            raise InvalidInput(self.refusal)
+        return self.job
 
 
 @dataclass
 class Project:
-    """One table and what is made of it. `version` changes with the table, so that an old page is not taken for it."""
+    """One table and what is made of it. `version` changes with everything, so that an old page changes nothing."""
 
     folder: Path
     version: int = 0
@@ -104,6 +111,11 @@ class Project:
         assert self.look is not None
         return list(self.look.columns)
 
+    def take_public(self, path: Path) -> None:
+        """Take a public table that says what the columns hold."""
+        self.public, self.kinds, self.stops = path, "public", []
+        self.version += 1
+
     def declare(self, form: Form) -> None:
         """Take which columns are used, and what the owner declares of them."""
         self.check_idle()
@@ -126,57 +138,76 @@ class Project:
             schema_fields(document)  # which refuses what is wrong in it
             self.document = document
         self.kinds, self.used, self.stops = kinds, used, []
+        self.version += 1
 
     def plan(self, form: Form) -> None:
         """Take what is wanted, and plan it at each epsilon. Nothing is fitted or spent."""
         self.check_idle()
-        assert self.source is not None
         goal, groups = _first(form, "goal") or "model", _first(form, "groups") or None
         delta = check_delta(_read_number("delta", _first(form, "delta") or "1e-6"))
         answers: dict[str, Any] = {"goal": goal, "groups": groups, "delta": delta}
         answers |= {"by": list(form.get("by", ()))} | {name: list(form.get(name, ())) for name in MEASURES}
         answers |= {name: _first(form, name) for name in ("label", "classes", "queries")}
         answers["abstain"] = "abstain" in form
+        self.answers, self.stops = answers, self._plan(answers)
+        self.version += 1
+
+    def _plan(self, answers: Mapping[str, Any]) -> list[Stop]:
         job = self._make_job(answers)
-        self.answers, self.stops = answers, [Stop.of(job.at(epsilon)) for epsilon in STOPS]
+        return [Stop.of(job, epsilon) for epsilon in STOPS]
 
     def _make_job(self, answers: Mapping[str, Any]) -> Job:
         """Return the job that `quorate start` would make of these answers."""
-        assert self.source is not None
         is_tables = answers["goal"] == "tables"
         label = None if is_tables else answers["label"]
-        unused = [name for name, is_used in self.used.items() if not is_used and not is_named_id(name)]
-        kept = {label, answers["groups"], *(part.partition(":")[0] for part in answers["by"])}
-        source = replace(self.source, label=label, groups=answers["groups"], leave_out=tuple(set(unused) - kept))
-        source = replace(source, leave_out=tuple(name for name in unused if name in source.leave_out))
+        if not is_tables and label in ("", answers["groups"]):
+            unnamed = "choose the column to predict"
+            raise InvalidInput("the column to predict cannot say whose row it is" if label else unnamed)
         out = Path(f"{_OUT}-{len(self.runs) + 1}" if self.runs else _OUT)
         shutil.rmtree(out, ignore_errors=True)  # of a plan that was not run
         facts: dict[str, Any] = {
             "records": self.records,
-            "source": source,
+            "source": self._choose_columns(answers, label),
             "schema": self._write_schema(out, {label, answers["groups"]}) if self.kinds == "declared" else None,
-            "epsilon": 1.0,
+            "epsilon": STOPS[-1],
             "delta": answers["delta"],
             "out": out,
             "report": _has_report(),
         }
         if is_tables:
-            measures = {name: answers[name] for name in MEASURES}
-            return TablesJob(**facts, by=answers["by"], measures=measures)
-        if not label:
-            raise InvalidInput("choose the column to predict")
-        if label == answers["groups"]:
-            raise InvalidInput("the column to predict cannot say whose row it is")
-        classes, is_declared = split_list(answers["classes"]), True
-        if not classes:
-            classes, is_declared = find_classes(self.records, label, None)
-        queries = (
-            None if answers["goal"] == "model" else check_count("queries", read_whole(answers["queries"] or "1000"))
-        )
+            return TablesJob(**facts, by=answers["by"], measures={name: answers[name] for name in MEASURES})
+        return self._make_model_job(facts, answers)
+
+    def _choose_columns(self, answers: Mapping[str, Any], label: str | None) -> TableFile:
+        """Return the table with the columns of the roles, and without those that are not used."""
+        assert self.source is not None
+        kept = {label, answers["groups"], *(part.partition(":")[0] for part in answers["by"])}
+        unused = [name for name, is_used in self.used.items() if not is_used and not is_named_id(name)]
+        left_out = tuple(name for name in unused if name not in kept)
+        return replace(self.source, label=label, groups=answers["groups"], leave_out=left_out)
+
+    def _make_model_job(self, facts: Mapping[str, Any], answers: Mapping[str, Any]) -> Job:
+        label, is_model = answers["label"], answers["goal"] == "model"
         public = self.public if self.kinds == "public" else None
-        check_apart(self.source.table, public)
-        wanted: dict[str, Any] = {"queries": queries, "abstain": answers["abstain"] and queries is not None}
-        return ModelJob(**facts, **wanted, label=label, classes=classes, is_declared=is_declared, public=public)
+        check_apart(facts["source"].table, public)
+        classes = split_list(answers["classes"]) or self._declared_classes(label)
+        is_declared = bool(classes)
+        if not is_declared:
+            classes, is_declared = find_classes(self.records, label, None)
+        return ModelJob(
+            **facts,
+            label=label,
+            classes=classes,
+            is_declared=is_declared,
+            public=public,
+            queries=None if is_model else check_count("queries", read_whole(answers["queries"] or "1000")),
+            abstain=answers["abstain"] and not is_model,
+        )
+
+    def _declared_classes(self, label: str) -> list[str]:
+        """Return the categories that the owner declares of the label."""
+        kind = self.document["columns"].get(label, {}) if self.kinds == "declared" else {}
+        return list(kind.get("categories", ()))
 
     def _write_schema(self, out: Path, roles: set[str | None]) -> Path:
         """Write what the owner declares, without the columns that have another role."""
@@ -198,12 +229,11 @@ class Project:
     def start(self, form: Form) -> None:
         """Write the files of a job, and run its commands."""
         self.check_idle()
-        stop = self.stop_at(form)
-        if stop.refusal:
-            raise InvalidInput(stop.refusal)
-        job = stop.job
-        if any(run.out == job.out for run in self.runs):
-            raise InvalidInput("this plan has been run; plan again for a run with a budget of its own")
+        job = self.stop_at(form).checked_job()
+        if any(run.out == job.out for run in self.runs):  # Another run has a folder and a budget of its own.
+            self.stops = self._plan(self.answers)
+            job = self.stop_at(form).checked_job()
+        self.version += 1
         job.write()
         (job.out / "notebook.ipynb").write_bytes(to_notebook(job.script()))
         self.runs.append(Run(job.steps(), folder=self.folder, epsilon=job.epsilon, out=job.out))
@@ -213,7 +243,7 @@ class Project:
         if self.run is None or not self.run.is_running:
             return ""
         self.run.stop()
-        return " ".join(self.run.messages[-1:]) or "The run was ended. A charge that was made stays."
+        return f"The run was interrupted. {self.run.messages[-1]}"
 
 
 def safe_name(name: str) -> str:

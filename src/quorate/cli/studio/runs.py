@@ -14,13 +14,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from quorate.core.progress import NOTHING_SPENT
-
 State = Literal["running", "done", "refused", "interrupted"]
 
 _PROGRESS = re.compile(r"quorate: (.*) \(\d+:\d\d\)")  # the line that `quorate.core.progress` writes over itself
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _TERMINAL = {"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb", "PYTHONUNBUFFERED": "1"}
+_NOTHING_WRITTEN = "No folder was written: nothing was released, and so nothing is spent."
 _INTERRUPTED = 130  # The exit code of a command that was interrupted.
 _STOP_SECONDS = 10.0
 
@@ -59,10 +58,8 @@ class Run:
 
     @property
     def may_have_spent(self) -> bool:
-        """Whether a budget may have been charged; a command that is refused or interrupted says if it was not."""
-        if self.state == "refused":
-            return self.step > 1 or "unexpected" in self.text
-        return self.state != "interrupted" or self.step > 1 or NOTHING_SPENT not in self.text
+        """Whether anything of it may have been released: models, their budgets and releases are folders."""
+        return self.is_running or any(path.is_dir() for path in self.out.iterdir())
 
     @property
     def seconds(self) -> int:
@@ -79,7 +76,15 @@ class Run:
     @property
     def messages(self) -> list[str]:
         """The sentences that the commands say of themselves: refusals, warnings, and what an interruption spent."""
-        return [line.removeprefix("quorate: ") for line in self.text.split("\n") if line.startswith("quorate: ")]
+        lines = [line.removeprefix("quorate: ") for line in self.text.split("\n") if line.startswith("quorate: ")]
+        if self.state == "done":
+            return lines
+        if self.may_have_spent:
+            return [
+                *lines,
+                f"epsilon = {self.epsilon:g} may be spent: the folder has what was written.",
+            ]
+        return [*(line for line in lines if not line.startswith("Interrupted")), _NOTHING_WRITTEN]
 
     @property
     def progress(self) -> str:

@@ -28,6 +28,8 @@ for (const search of document.querySelectorAll("[data-filter]")) {
   });
   search.addEventListener("keydown", (event) => { if (event.key === "Enter") event.preventDefault(); });
 }
+for (const form of document.querySelectorAll("form[data-busy]"))
+  form.addEventListener("submit", () => { form.querySelector("[role=status]").textContent = form.dataset.busy; });
 const slider = document.getElementById("slider");
 if (slider) {
   const stops = [...document.querySelectorAll("[name=stop]")];

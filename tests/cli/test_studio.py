@@ -1,0 +1,521 @@
+"""`quorate studio` over HTTP: who may speak to it, what it shows, what it refuses, and that it is `quorate start`."""
+
+import asyncio
+import base64
+import contextlib
+import csv
+import hashlib
+import html
+import io
+import json
+import os
+import re
+import signal
+import stat
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+
+from quorate.cli import main
+from quorate.cli.studio import pages
+from quorate.cli.studio.downloads import to_notebook
+from quorate.cli.studio.pages import make_studio
+from quorate.cli.studio.project import STOPS, safe_name
+from quorate.cli.studio.runs import Run
+from quorate.core.errors import InvalidInput
+from quorate.release import GroupRelease
+from quorate.tables import Schema, read_table
+from quorate.tables.look import look_at
+
+PORT = 8901
+ORIGIN = f"http://127.0.0.1:{PORT}"
+EVIL = '<script>alert("x")</script>'
+
+
+def write_clinic(path, rows=3000, **more):
+    """Write visits of a clinic, with any more columns of one value."""
+    draw = np.random.default_rng(5)
+    age, month = draw.integers(18, 90, rows), draw.integers(1, 7, rows)
+    ill = np.where(age + draw.normal(0, 9, rows) > 55, "yes", "no")
+    columns = {
+        "patient_id": draw.integers(0, rows // 2, rows),
+        "age": age,
+        "cost": draw.gamma(4, 100, rows).round(),
+        "region": draw.choice(["north", "south", "east"], rows),
+        "visited": [f"2024-{number:02d}-15" for number in month],
+        "ill": ill,
+    } | {name: [value] * rows for name, value in more.items()}
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        writer.writerows(zip(*columns.values(), strict=True))
+    return path
+
+
+class Browser:
+    """A browser before the application itself: it keeps cookies, and follows no redirect."""
+
+    def __init__(self, app, **headers):
+        transport = httpx.ASGITransport(app)
+        self._client = httpx.AsyncClient(transport=transport, base_url=ORIGIN, headers=headers, timeout=60)
+        self.headers = self._client.headers
+
+    def request(self, method, path, **more):
+        return asyncio.run(self._client.request(method, path, **more))
+
+    def get(self, path, **more):
+        return self.request("GET", path, **more)
+
+    def post(self, path, **more):
+        return self.request("POST", path, **more)
+
+    def put(self, path, **more):
+        return self.request("PUT", path, **more)
+
+
+@pytest.fixture
+def studio(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    made = make_studio(tmp_path, port=PORT)
+    yield made
+    made.project.close()
+
+
+@pytest.fixture
+def client(studio):
+    """The browser that has come with the token."""
+    opened = Browser(studio.guard, origin=ORIGIN)
+    assert opened.get(studio.guard.address.removeprefix(ORIGIN)).status_code == 303
+    return opened
+
+
+@pytest.fixture
+def table(client, tmp_path):
+    """The client, with a table."""
+    drop(client, write_clinic(tmp_path.parent / f"{tmp_path.name}-clinic.csv"), "clinic.csv")
+    return client
+
+
+def drop(client, path, name=None, **query):
+    answer = client.put("/table", params={"name": name or path.name} | query, content=path.read_bytes())
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def post(client, path, version=None, **fields):
+    """Send a form of the page that is shown now."""
+    if version is None:
+        shown = re.search(r'name="version" value="(\d+)"', client.get("/columns").text)
+        version = shown[1]
+    return client.post(path, data={"version": version} | fields)
+
+
+def use(columns):
+    return {f"use-{number}": "on" for number in range(columns)}
+
+
+def reason(answer):
+    return html.unescape(re.search(r'role="alert"><p>(.*?)</p>', answer.text, re.DOTALL)[1])
+
+
+class TestWhoMaySpeak:
+    def test_the_token_opens_one_session_with_a_strict_cookie(self, studio):
+        browser = Browser(studio.guard)
+        assert browser.get("/").status_code == 403
+        assert browser.get("/?token=wrong").status_code == 403
+        address = studio.guard.address.removeprefix(ORIGIN)
+        entered = browser.get(address)
+        cookie = entered.headers["set-cookie"].lower()
+        assert (entered.status_code, entered.headers["location"]) == (303, "/")
+        assert "httponly" in cookie
+        assert "samesite=strict" in cookie
+        assert browser.get("/").status_code == 200
+        other = Browser(studio.guard)
+        assert other.get(address).status_code == 403  # it was used
+
+    @pytest.mark.parametrize(
+        "host", ["evil.example", f"evil.example:{PORT}", "127.0.0.1", f"127.0.0.1.evil:{PORT}", ""]
+    )
+    def test_another_host_is_refused_even_with_the_cookie(self, client, host):
+        """A name that points at this machine, by DNS rebinding, is another host."""
+        assert client.get("/", headers={"host": host}).status_code == 421
+
+    @pytest.mark.parametrize(
+        "origin", ["http://evil.example", "null", "http://127.0.0.1:8902", f"https://127.0.0.1:{PORT}", ""]
+    )
+    def test_another_origin_changes_nothing(self, table, studio, origin):
+        before = studio.project.version
+        for method, path in (("POST", "/columns"), ("POST", "/run"), ("POST", "/cancel"), ("PUT", "/table?name=a.csv")):
+            answer = table.request(method, path, headers={"origin": origin}, content=b"version=1")
+            assert answer.status_code == 403
+        assert studio.project.version == before
+
+    def test_a_request_without_an_origin_changes_nothing(self, table):
+        del table.headers["origin"]
+        assert table.post("/columns", data={"version": "1"}).status_code == 403
+
+    def test_pages_run_no_script_and_load_nothing_but_their_own(self, table):
+        page = table.get("/columns")
+        policy = page.headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        for kind in ("style", "script"):
+            text = re.search(rf"<{kind}>(.*?)</{kind}>", page.text, re.DOTALL)[1]
+            digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+            assert f"{kind}-src 'sha256-{digest}'" in policy
+        assert not re.findall(r'(?:src|href)="(?:https?:)?//', page.text)
+        assert page.headers["cache-control"] == "no-store"
+
+
+class TestColumns:
+    def test_they_are_what_look_sees(self, table, studio, tmp_path):
+        shown = table.get("/columns").text
+        for column in look_at(read_table(tmp_path / "clinic.csv", role="private")).columns:
+            row = re.search(rf'<tr data-name="{column.name}">.*?</tr>', shown, re.DOTALL)[0]
+            assert column.use in row
+        assert 'aria-label="use patient_id" disabled' in shown  # named like an id
+
+    def test_a_name_with_html_is_text(self, client, tmp_path):
+        drop(client, write_clinic(tmp_path / "evil.csv", **{EVIL: "1"}))
+        assert post(client, "/columns", kinds="learned", **use(7)).status_code == 303
+        for path in ("/columns", "/goal"):
+            shown = client.get(path).text
+            assert EVIL not in shown
+            assert html.escape(EVIL, quote=False).replace('"', "&#34;") in shown
+
+    def test_a_declaration_needs_its_owner_to_have_checked_it(self, table):
+        kinds = {"kinds": "declared", "use-1": "on", "kind-1": "number", "low-1": "0", "high-1": "120"}
+        assert "tick that" in reason(post(table, "/columns", **kinds))
+        assert post(table, "/columns", **kinds, checked="yes").status_code == 303
+
+    @pytest.mark.parametrize(
+        ("fields", "said"),
+        [
+            ({"kind-1": "number", "low-1": "old"}, "column 'age': low must be a number"),
+            ({"kind-1": "number", "low-1": "9", "high-1": "1"}, "age"),
+            ({"kind-1": "date"}, "bounds"),
+            ({"kind-1": "category", "categories-1": ""}, "categor"),
+            ({"kind-1": "planet"}, "kind must be"),
+        ],
+    )
+    def test_a_wrong_declaration_is_refused(self, table, fields, said):
+        answer = post(table, "/columns", kinds="declared", checked="yes", **{"use-1": "on"}, **fields)
+        assert answer.status_code == 400
+        assert said in reason(answer)
+
+    def test_a_table_of_a_thousand_columns_is_one_page(self, client, tmp_path):
+        write_clinic(tmp_path / "wide.csv", rows=60, **{f"x{number}": "1" for number in range(1000)})
+        drop(client, tmp_path / "wide.csv")
+        page = client.get("/columns").text
+        assert page.count("<tr data-name=") == 1006
+        assert "data-filter" in page
+        assert post(client, "/columns", kinds="learned", **use(20)).status_code == 303  # 986 are left out
+
+    def test_no_column_is_refused(self, table):
+        assert "no column is used" in reason(post(table, "/columns", kinds="learned"))
+
+
+class TestPlan:
+    @pytest.mark.parametrize("goal", ["model", "predictions", "tables", "pairs"])
+    def test_it_is_what_start_makes_of_the_same_answers(self, table, studio, capsys, goal):
+        """Commands and script, to the last letter: there is no second implementation."""
+        post(table, "/columns", kinds="learned", **use(6))
+        forms = {
+            "model": {"label": "ill"},
+            "predictions": {"label": "ill", "queries": "40", "abstain": "on", "classes": "no,yes"},
+            "tables": {"by": ["region", "visited:month"], "mean": ["cost"], "groups": "patient_id"},
+            "pairs": {},
+        }
+        options = {
+            "model": ["--label", "ill", "--queries", "any"],
+            "predictions": ["--label", "ill", "--queries", "40", "--abstain", "--classes", "no,yes"],
+            "tables": ["--by", "region,visited:month", "--mean", "cost", "--groups", "patient_id"],
+            "pairs": [],
+        }
+        name = "tables" if goal == "pairs" else goal
+        assert post(table, "/goal", goal=name, **forms[goal]).status_code == 303
+        kind = "model" if goal in ("model", "predictions") else "tables"
+        arguments = ["start", "clinic.csv", "--goal", kind, *options[goal], "--out", "quorate-studio", "--json"]
+        for epsilon in (5.0, 10.0) if goal == "pairs" else (0.5, 1.0, 5.0):
+            capsys.readouterr()
+            assert main([*arguments, "--epsilon", str(epsilon)]) == 0
+            printed = json.loads(capsys.readouterr().out)["commands"]
+            job = studio.project.stops[STOPS.index(epsilon)].job
+            page = f" --report {job.page}"
+            assert [line.replace(page, "") for line in job.lines()] == printed
+            assert job.script() == Path("quorate-studio/script.py").read_text()
+            for file in Path("quorate-studio").iterdir():
+                file.unlink()
+
+    def test_the_expected_intervals_are_those_of_the_release(self, table, studio):
+        post(table, "/columns", kinds="learned", **use(6))
+        post(table, "/goal", goal="tables", by=["region"], mean=["cost"])
+        for epsilon, stop in zip(STOPS, studio.project.stops, strict=True):
+            expected = GroupRelease(["region"], means=["cost"], epsilon=epsilon, delta=1e-6).plan().to_pylist()
+            assert stop.rows == expected
+            assert {row["group of"] for row in expected} == {30, 100, 1000}
+        shown = table.get("/plan").text
+        assert [f'data-epsilon="{epsilon:g}"' in shown for epsilon in STOPS] == [True] * len(STOPS)
+
+    def test_what_is_declared_is_in_the_schema_and_in_the_commands(self, table, studio):
+        declared = {
+            "kind-1": "number",
+            "low-1": "0",
+            "high-1": "120",
+            "kind-3": "category",
+            "categories-3": "north\r\nsouth",
+        }
+        declared |= {"kind-5": "category", "categories-5": "no\nyes"}
+        fields = {"use-1": "on", "use-3": "on", "use-5": "on", "kinds": "declared", "checked": "yes"} | declared
+        assert post(table, "/columns", **fields).status_code == 303
+        assert post(table, "/goal", goal="model", label="ill").status_code == 303
+        job = studio.project.stops[0].job
+        schema = Schema.load("quorate-studio/schema.json")
+        assert (schema.columns["age"].low, schema.columns["age"].high) == (0, 120)
+        assert schema.columns["region"].categories == ("north", "south")
+        assert set(schema.columns) == {"age", "region"}
+        assert "--schema quorate-studio/schema.json" in job.lines()[0]
+        assert "--classes no,yes --schema" in job.lines()[0]  # the declared categories of the label
+
+    def test_a_public_table_says_what_columns_hold(self, table, studio, tmp_path):
+        public = write_clinic(tmp_path.parent / f"{tmp_path.name}-survey.csv", rows=300)
+        answer = table.put("/public", params={"name": "survey.csv"}, content=public.read_bytes())
+        assert answer.status_code == 200
+        post(table, "/columns", kinds="public", **use(6))
+        assert post(table, "/goal", goal="model", label="ill").status_code == 303
+        assert "--public public-survey.csv" in studio.project.stops[0].job.lines()[0]
+
+    @pytest.mark.parametrize(
+        ("fields", "said"),
+        [
+            ({"goal": "model"}, "choose the column to predict"),
+            ({"goal": "model", "label": "age"}, "no label with 2 to"),
+            ({"goal": "model", "label": "ill", "groups": "ill"}, "cannot say whose row"),
+            ({"goal": "predictions", "label": "ill", "queries": "many"}, "whole number"),
+            ({"goal": "model", "label": "ill", "delta": "tiny"}, "delta must be a number"),
+            ({"goal": "tables", "mean": "cost"}, "need --by"),
+        ],
+    )
+    def test_what_cannot_be_planned_is_said(self, table, fields, said):
+        post(table, "/columns", kinds="learned", **use(6))
+        answer = post(table, "/goal", **fields)
+        assert answer.status_code == 400
+        assert said in reason(answer)
+
+    def test_an_epsilon_out_of_reach_says_why_and_is_not_run(self, client, studio, tmp_path):
+        drop(client, write_clinic(tmp_path / "small.csv", rows=60))
+        post(client, "/columns", kinds="learned", **use(6))
+        post(client, "/goal", goal="model", label="ill")
+        assert studio.project.stops[0].refusal
+        assert "out of reach" in client.get("/plan").text
+        assert reason(post(client, "/run", stop="0")) == studio.project.stops[0].refusal
+        assert not studio.project.runs
+
+    def test_the_notebook_does_what_the_script_does(self, table, studio):
+        post(table, "/columns", kinds="learned", **use(6))
+        post(table, "/goal", goal="model", label="ill")
+        script = post(table, "/script.py", stop="5").content.decode()
+        answer = post(table, "/notebook.ipynb", stop="5")
+        assert answer.headers["content-disposition"] == 'attachment; filename="notebook.ipynb"'
+        cells = [("".join(cell["source"]), cell["cell_type"]) for cell in json.loads(answer.content)["cells"]]
+        code = [text for text, kind in cells if kind == "code"]
+        for text in code:
+            compile(text, "cell", "exec")
+        plain = re.sub(r"\n+", "\n", script.split('"""', 2)[2]).strip()
+        assert re.sub(r"\n+", "\n", "\n".join(code)) == plain
+
+    def test_a_notebook_is_valid(self):
+        nbformat = pytest.importorskip("nbformat")
+        nbformat.validate(nbformat.reads(to_notebook('"""About."""\n\nx = 1\n').decode(), as_version=4))
+
+
+class TestBadInput:
+    @pytest.mark.parametrize(
+        ("name", "content", "said"),
+        [
+            ("noise.csv", bytes(range(256)) * 9, "first line"),
+            ("empty.csv", b"", "the file is empty"),
+            ("header.csv", b"a,b\n", "no rows"),
+            ("noise.parquet", b"PAR1 no", ""),
+            ("noise.xlsx", b"PK no", ""),
+            ("page.html", b"<html>", "must be a file that ends with"),
+            ("", b"a\n1\n", "must be a file that ends with"),
+        ],
+    )
+    def test_what_is_no_table_is_refused_and_not_kept(self, client, studio, tmp_path, name, content, said):
+        answer = client.put("/table", params={"name": name}, content=content)
+        assert answer.status_code == 400
+        assert said in answer.json()["error"]
+        assert studio.project.source is None
+        assert list(tmp_path.iterdir()) == []
+
+    def test_a_file_that_is_too_large_is_refused_before_and_while_it_is_read(self, client, tmp_path, monkeypatch):
+        monkeypatch.setattr(pages, "MOST_BYTES", 1000)
+        said = client.put("/table?name=a.csv", content=b"a\n" + b"1\n" * 1000).json()["error"]
+        assert "quorate studio FILE" in said
+
+        async def pieces():  # of which no header says how many there are
+            for _ in range(10):
+                yield b"1\n" * 100
+
+        assert "larger than" in client.put("/table?name=a.csv", content=pieces()).json()["error"]
+        assert list(tmp_path.iterdir()) == []
+
+    def test_a_table_that_cannot_be_read_leaves_the_former_one(self, table, studio, tmp_path):
+        before = (tmp_path / "clinic.csv").read_bytes()
+        assert table.put("/table?name=clinic.csv", content=b"").status_code == 400
+        assert (tmp_path / "clinic.csv").read_bytes() == before
+        assert post(table, "/columns", kinds="learned", **use(6)).status_code == 303
+
+    def test_a_messy_table_is_read_and_its_problems_are_listed(self, client, tmp_path):
+        (tmp_path / "messy.csv").write_text("age;paid\n" + "39;1.234,50\n" * 40 + "old;x\n40\n", encoding="utf-8")
+        drop(client, tmp_path / "messy.csv")
+        shown = html.unescape(client.get("/columns").text)
+        assert "records with too few values: 1" in shown
+        assert "column 'age': values that cannot be read as a number" in shown
+
+    @pytest.mark.parametrize(
+        ("name", "safe"),
+        [("../../etc/x.csv", "x.csv"), ("-x.csv", "x.csv"), ("a:b?.csv", "a_b_.csv"), ("..csv.csv", "csv.csv")],
+    )
+    def test_names_of_files_stay_in_the_folder(self, name, safe):
+        assert safe_name(name) == safe
+
+    def test_pages_without_a_table_say_what_comes_first(self, client):
+        for path in ("/columns", "/goal", "/plan", "/run"):
+            assert "drop a file first" in reason(client.get(path))
+        assert client.get("/progress").status_code == 400
+
+    def test_a_second_tab_makes_the_first_one_out_of_date(self, table, tmp_path):
+        version = re.search(r'name="version" value="(\d+)"', table.get("/columns").text)[1]
+        drop(table, write_clinic(tmp_path / "second.csv", rows=100))
+        assert "out of date" in reason(post(table, "/columns", version=version, kinds="learned", **use(6)))
+
+    def test_an_error_that_nobody_foresaw_is_one_sentence(self, table, studio, monkeypatch, tmp_path):
+        monkeypatch.setenv("QUORATE_STATE", str(tmp_path / "state"))
+        monkeypatch.setattr(studio.project, "declare", lambda form: 1 / 0)
+        answer = post(table, "/columns", kinds="learned")
+        assert answer.status_code == 500
+        assert "An unexpected ZeroDivisionError" in reason(answer)
+
+
+def wait(run, seconds=120):
+    end = time.monotonic() + seconds
+    while run.is_running:
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    return run
+
+
+class TestRun:
+    def test_a_release_runs_and_is_downloaded(self, table, studio):
+        """Reload, a second tab and a second run while it runs; then the page, the answers and the folder."""
+        post(table, "/columns", kinds="learned", **use(6))
+        post(table, "/goal", goal="tables", by=["region"], mean=["cost"])
+        assert "nothing has been run" in reason(table.get("/run"))
+        assert post(table, "/run", stop="7").status_code == 303
+        assert "At work" in table.get("/run").text
+        assert table.get("/progress").json()["state"] == "running"
+        assert "commands are running" in reason(post(table, "/run", stop="7"))
+        assert table.put("/table?name=b.csv", content=b"a\n1\n").status_code == 400
+        assert wait(studio.project.run).state == "done", studio.project.run.text
+        shown = table.get("/run").text
+        assert "<td>mean cost</td>" in shown
+        assert studio.project.spent == 2.0
+        report = table.get("/report")
+        assert "sandbox" in report.headers["content-security-policy"]
+        assert "Numbers by group" in report.text
+        with zipfile.ZipFile(io.BytesIO(post(table, "/folder.zip").content)) as archive:
+            names = set(archive.namelist())
+        files = ("script.py", "commands.sh", "notebook.ipynb", "report.html", "published/answers.csv")
+        assert names >= {f"quorate-studio/{name}" for name in files}
+        assert "epsilon = 2 of these records" in table.get("/plan").text
+        assert post(table, "/run", stop="7").status_code == 303  # again, into a folder of its own
+        assert studio.project.run.out == Path("quorate-studio-2")
+        studio.project.run.stop()
+        assert studio.project.run.state in ("interrupted", "done")
+
+    def test_a_run_that_is_refused_says_why(self, table, studio, tmp_path):
+        post(table, "/columns", kinds="learned", **use(6))
+        post(table, "/goal", goal="tables", by=["region"])
+        (tmp_path / "clinic.csv").unlink()
+        post(table, "/run", stop="5")
+        assert wait(studio.project.run).state == "refused"
+        shown = table.get("/run").text
+        assert "clinic.csv" in shown
+        assert "nothing is spent" in shown
+        assert studio.project.spent == 0
+
+    def test_an_interruption_says_what_is_spent(self, tmp_path):
+        out = tmp_path / "out"
+        out.mkdir()
+        run = Run({"": ["demo", "--records", "400000"]}, folder=tmp_path, epsilon=1.0, out=out)
+        end = time.monotonic() + 60
+        while run.progress == "at work" and time.monotonic() < end:
+            time.sleep(0.05)
+        assert run.progress != "at work"  # a line of the command itself
+        run.cancel()
+        wait(run)
+        assert run.state == "interrupted"
+        assert run.messages[-1] == "No folder was written: nothing was released, and so nothing is spent."
+        assert not run.may_have_spent
+        (out / "model").mkdir()
+        assert run.may_have_spent
+        assert "epsilon = 1 may be spent" in run.messages[-1]
+
+
+@contextlib.contextmanager
+def started(*arguments, cwd, temporary):
+    """Run the studio as a program; yield its process and its address."""
+    temporary.mkdir()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "quorate", "studio", *arguments],
+        cwd=cwd,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=os.environ | {"TMPDIR": str(temporary), "OMP_NUM_THREADS": "1"},
+    )
+    try:
+        yield process, re.search(r"http\S+", process.stdout.readline())[0]
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate(timeout=60)
+
+
+def test_ctrl_c_ends_the_run_and_removes_the_private_folder(tmp_path):
+    write_clinic(tmp_path / "clinic.csv", rows=1000)
+    temporary = tmp_path / "temporary"
+    with started("clinic.csv", cwd=tmp_path, temporary=temporary) as (process, address):
+        [folder] = temporary.iterdir()
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        origin, token = address.split("/?")
+        with httpx.Client(base_url=origin, headers={"origin": origin}, timeout=60, trust_env=False) as client:
+            assert client.get(f"/?{token}").status_code == 303
+            post(client, "/columns", kinds="learned", **use(6))
+            post(client, "/goal", goal="model", label="ill")
+            post(client, "/run", stop="9")
+            time.sleep(0.3)
+        process.send_signal(signal.SIGINT)
+        text = process.communicate(timeout=60)[0]
+        assert process.returncode == 0
+        assert "nothing is spent" in text
+        assert "Traceback" not in text
+    assert list(temporary.iterdir()) == []
+    assert list(tmp_path.glob("quorate-studio*")) == []
+
+
+def test_a_port_that_is_taken_and_a_file_that_is_missing_are_refused(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["studio", "missing.csv"]) == 1
+    assert "there is no file missing.csv" in capsys.readouterr().err
+    assert main(["studio", "--port", "70000"]) == 1
+    with pytest.raises(InvalidInput):
+        safe_name("visits")
