@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -31,7 +32,7 @@ TAKEN = {
     "stable": f"{CONCEPT} gamma".replace(" report", ""),
     "pure": f"{CONCEPT} epsilon queries method teachers n-jobs",
     "semi-private": f"{CONCEPT} epsilon points",
-    "tested": f"{TABLES} {OUT} epsilon delta bounds test-share".replace(" report", ""),
+    "tested": f"{TABLES} {OUT} epsilon delta bounds test-share",
     "linear": f"{TABLES} {OUT} memory spill cluster epsilon delta account bounds largest cuts cross waves",
     "search": f"{TABLES} {OUT} epsilon delta cuts scoring held-out method",
     "conformal": f"{TABLES} {OUT} epsilon account model miscoverage largest-error per-person trusted",
@@ -126,7 +127,7 @@ def records(tmp_path):
 def test_a_table_alone_gives_a_model_and_its_test(goal, records, capsys, monkeypatch):
     monkeypatch.chdir(records.parent)
     fit = ["fit", "tested", "records.csv", "--epsilon", "4", *goal.split()]
-    assert main([*fit, "--out", "new", "--json"]) == 0
+    assert main([*fit, "--out", "new", "--report", "page.html", "--json"]) == 0
     bill = json.loads(capsys.readouterr().out)
     assert (bill["units"], bill["test_units"]) == (3000, 1000)
     assert ("counts as public" in bill["claim"]) == ("--read-classes" in goal)
@@ -135,6 +136,10 @@ def test_a_table_alone_gives_a_model_and_its_test(goal, records, capsys, monkeyp
     else:
         assert bill["error"]["high"] < bill["constant_error"]["low"]
         assert bill["auc"]["low"] > 0.5
+    page = Path("page.html").read_text()
+    assert f"What {bill['columns'][0]} adds" in page
+    assert ("right, by the private test" in page) == ("--bounds" not in goal)
+    assert ("read from y, and public" in page) == ("--read-classes" in goal)
     name = bill["columns"][0]
     (records.parent / "asked.csv").write_text(f"{name}\n1\n")
     assert main(["predict", "new", "asked.csv", "--json"]) == 0
