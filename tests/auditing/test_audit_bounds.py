@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from quorate.auditing import epsilon_lower_bound, score_lower_bound
+from quorate.auditing import epsilon_lower_bound
 from quorate.auditing._bounds import (
     _cuts,
     _parts,
@@ -12,6 +12,7 @@ from quorate.auditing._bounds import (
     expected_lower_bound,
     proportion_at_least,
     proportion_at_most,
+    score_lower_bound,
 )
 from quorate.auditing._plays import SeededNoise
 from quorate.core.errors import InvalidInput

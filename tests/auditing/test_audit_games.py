@@ -11,12 +11,11 @@ import pytest
 from scipy import stats
 
 import quorate
-from quorate.auditing import Attempt, Query, enumerate_outcomes, epsilon_lower_bound, release_of
-from quorate.auditing._everlasting import closing_law
-from quorate.auditing._models import _votes
+from quorate.auditing import Query, enumerate_outcomes, epsilon_lower_bound, release_of
 from quorate.auditing._plays import STOPPED, PlayNoise, play
+from quorate.auditing._predictors import _votes, closing_law
 from quorate.auditing._sums import NoisyCount
-from quorate.auditing._verdict import Effort
+from quorate.auditing._verdict import Attempt, Effort
 from quorate.auditing._votes import attacks_on, audit_votes, best_attack
 from quorate.auditing.targets import TARGETS, make_target
 from quorate.core.errors import InvalidInput
@@ -114,7 +113,7 @@ def test_plays_follow_the_enumerated_law(name):
 
 
 def test_a_cutoff_closes_as_enumerated():
-    from quorate.auditing._everlasting import _closings
+    from quorate.auditing._predictors import _closings
 
     cutoff, arrivals, plays = NoisyCutoff(epsilon=0.5, allowed=2, spread=4), [True, False, True, True, False], 20_000
     law = closing_law(cutoff, arrivals)
@@ -293,7 +292,7 @@ def test_epsilon_of_a_law_is_where_delta_is_met():
 
 
 def test_epsilon_is_infinite_where_the_neighbour_cannot_follow():
-    from quorate.auditing import Outcomes
+    from quorate.auditing._enumeration import Outcomes
 
     law = Outcomes([(0,), (1,)], np.array([0.9, 0.1]), np.array([0.9, 0.1]), np.array([1.0, 0.0]))
     assert law.epsilon(0.05) == float("inf")

@@ -10,8 +10,8 @@ from scipy.optimize import linprog
 from scipy.special import ndtr
 from scipy.stats import binom
 
-from quorate.auditing import audit_release_once, judge_guesses
-from quorate.auditing._canaries import gaussian_curve, tail_bound
+from quorate.auditing import audit_release_once
+from quorate.auditing._canaries import gaussian_curve, judge_guesses, tail_bound
 from quorate.cli.audit import audit
 from quorate.core.errors import InvalidInput
 from quorate.core.mechanisms import base

@@ -9,8 +9,8 @@ from scipy import stats
 
 from conftest import FALSE_ALARM
 from planted import broken_releases
-from quorate.auditing import Outcomes, Query, claims_of, enumerate_outcomes, release_of, worst_cases
-from quorate.auditing._enumeration import DeltaClaim, RenyiClaim, SlackClaim, measure_claim
+from quorate.auditing import Query, claims_of, enumerate_outcomes, release_of, worst_cases
+from quorate.auditing._enumeration import DeltaClaim, Outcomes, RenyiClaim, SlackClaim, measure_claim
 from quorate.auditing._laws import all_votes, neighbours
 from quorate.auditing._worst_case import Game, ascend
 from quorate.core.errors import InvalidInput

@@ -7,8 +7,8 @@ from scipy.stats import binom
 
 from quorate import InvalidInput
 from quorate.auditing._bounds import epsilon_lower_bound
-from quorate.auditing._everlasting import audit_terms, closing_law, closing_plays, no_quorum_plays
 from quorate.auditing._laws import ballots_to_change
+from quorate.auditing._predictors import audit_terms, closing_law, closing_plays, no_quorum_plays
 from quorate.auditing._verdict import audit
 from quorate.core.mechanisms import NO_QUORUM, Quorum
 from quorate.core.mechanisms.cutoff import NoisyCutoff

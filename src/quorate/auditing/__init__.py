@@ -17,21 +17,19 @@ claims about it; and `worst_cases` searches for the interaction that comes close
 [False, False]
 """
 
-from quorate.auditing import _choices, _everlasting, _models, _sums, _votes  # noqa: F401  they register their games
-from quorate.auditing._bounds import epsilon_lower_bound, score_lower_bound
-from quorate.auditing._canaries import audit_release_once, judge_guesses
+from quorate.auditing import _choices, _predictors, _sums, _votes  # noqa: F401  they register their games
+from quorate.auditing._bounds import epsilon_lower_bound
+from quorate.auditing._canaries import audit_release_once
 from quorate.auditing._charges import Comparison, Played, compare_charges
-from quorate.auditing._enumeration import Outcomes, Query, claims_of, enumerate_outcomes
+from quorate.auditing._enumeration import Query, claims_of, enumerate_outcomes
 from quorate.auditing._laws import Release, release_of
 from quorate.auditing._tracing import trace
-from quorate.auditing._verdict import Attempt, Verdict, audit, verdict_on
+from quorate.auditing._verdict import Verdict, audit, verdict_on
 from quorate.auditing._worst_case import worst_cases
 from quorate.auditing.replay import Replay, entropy_tape, replay
 
 __all__ = [
-    "Attempt",
     "Comparison",
-    "Outcomes",
     "Played",
     "Query",
     "Release",
@@ -44,10 +42,8 @@ __all__ = [
     "entropy_tape",
     "enumerate_outcomes",
     "epsilon_lower_bound",
-    "judge_guesses",
     "release_of",
     "replay",
-    "score_lower_bound",
     "trace",
     "verdict_on",
     "worst_cases",

@@ -1,8 +1,9 @@
-"""A last look at the scores of a model that was fitted by made rows: they may be too large, too small or shifted.
+"""The last releases of a fit: scores are calibrated, and the weights are compared with a baseline. PROOF.md, step 4.
 
-Of logistic scores, a noisy table says how many private units have about such a score, and how many of them are 1. It
-depends on two numbers of private units in each cell and on nothing that made rows guess. Of other scores, one Newton
-step for their shift and their factor is taken by noisy sums of its gradient and curvature.
+Scores may be too large, too small or shifted. Of logistic scores, a noisy table says how many private units have about
+such a score, and how many of them are 1. It depends on two numbers of private units in each cell and on nothing that
+made rows guess. Of other scores, one Newton step for their shift and factor is taken by noisy sums of its gradient
+and curvature. Then a noisy mean says whether the weights miss targets by less than the baseline does.
 """
 
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from quorate.core.arrays import Floats
 from quorate.core.mechanisms import NoisyVectors
 from quorate.models.linear._families import Family, Softmax
 from quorate.models.linear._sums import PrivateSums
-from quorate.models.linear.exact import clip_rows
+from quorate.models.linear.exact import clip_rows, exact_weights
 
 _EDGES = np.linspace(-6.0, 6.0, 25)
 _USUAL = 0.5  # the standard deviation of the shift and of the factor, before anything is known
@@ -124,3 +125,40 @@ def _sum_of_classes(terms: Floats) -> Floats:
 def _shrink(measured: float, noise: float, usual: float) -> float:
     """Return what is believed of a number of this usual size that was measured with noise."""
     return measured * usual**2 / (usual**2 + noise**2)
+
+
+_USUAL_GAINS, _LEAST_GAIN = 0.98, 1e-3  # of the sample, that are not clipped
+
+
+def is_better(
+    weights: Floats,
+    baseline: Floats,
+    points: Floats,
+    family: Family,
+    *,
+    private: PrivateSums,
+    noisy: NoisyVectors,
+) -> bool:
+    """Return whether the weights are better than the baseline, by a noisy mean gain and the gain that they expect.
+
+    The baseline has the mean of each output, or a calibrated offset; rows have the intercept first.
+
+    The more the noise hides of the expected gain, the further below 0 the measured one may be, by one deviation at
+    most: else the noise would replace many a good model of a small table. It takes all that is left of the budget.
+    """
+    predictors = [(exact_weights(each[:, 1:].T), each[:, 0]) for each in (weights, baseline)]
+
+    def vectors(features: Floats, targets: Floats) -> Floats:
+        eta, before = (features @ slopes + base for slopes, base in predictors)  # proof: step 2
+        gains = family.miss(targets, before) - family.miss(targets, eta)
+        return np.asarray(sum(gains.T) / len(baseline))[:, None]  # proof: step 2: output by output
+
+    eta, before = (points @ slopes + base for slopes, base in predictors)
+    mean = family.mean(eta)
+    possible = (np.zeros((1, 1)), np.ones((1, 1)), mean, family.mean(before))
+    differences = [np.abs(vectors(points, targets)) for targets in possible]
+    radius = float(np.quantile(np.max(differences, axis=0), _USUAL_GAINS)) + _LEAST_GAIN
+    gain, noise = private.release(vectors, entries=1, radius=min(radius, 1.0), noisy=noisy, fraction=1.0)
+    away = family.typical(eta, np.random.default_rng(0).random((len(eta), 1)))  # proof: step 4: nothing private
+    expected = float(np.mean([vectors(points, mean + side * away) for side in (-1, 1)]))
+    return bool(gain[0] > -noise * min(1.0, noise / max(expected, _LEAST_GAIN)))

@@ -12,8 +12,13 @@ from numpy.typing import NDArray
 
 from quorate.core.arrays import Floats
 from quorate.core.mechanisms import NoisyVectors
-from quorate.models.linear._calibration import CALIBRATION_ENTRIES, calibration, class_calibration, newton_calibration
-from quorate.models.linear._comparison import is_better
+from quorate.models.linear._calibration import (
+    CALIBRATION_ENTRIES,
+    calibration,
+    class_calibration,
+    is_better,
+    newton_calibration,
+)
 from quorate.models.linear._factors import draw_rows, moment_entries, moment_fraction
 from quorate.models.linear._families import MEAN_DISTANCE, USUAL_MISS, Bernoulli, Family, Gaussian, Poisson, Softmax
 from quorate.models.linear._geometry import Belief, Measurement, choose_measurement, evidence, update
