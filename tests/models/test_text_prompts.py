@@ -151,6 +151,7 @@ def test_the_claim_holds_for_ten_thousand_queries():
     assert answers.tolist().count("bad") == 3  # and 9,997 times the public model
     assert classifier.session_.answerer.dissent_run.no_quorums_left == 0
     assert "(2, 1e-06)-differentially private" in classifier.claim_
+    assert "what it says of a prompt depends on that prompt alone" in classifier.claim_
 
 
 def test_more_than_two_classes_are_answered_by_a_quorum_after_a_dissent():
@@ -213,6 +214,8 @@ def test_a_server_is_asked_once_a_call_and_again_where_it_fails():
         silent(["secret"], ["bad"])
     with pytest.raises(InvalidInput, match="address must be"):
         HttpModel("localhost:1", "toy")
+    with pytest.raises(InvalidInput, match="prompts hold private texts"):
+        HttpModel("http://example.org/v1", "toy")
 
 
 def test_a_model_of_transformers_scores_a_prompt_alone_as_with_others():

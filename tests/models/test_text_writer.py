@@ -94,7 +94,7 @@ def seen_scores(monkeypatch, texts):
 
     monkeypatch.setattr(writer_module, "release_counts", noted)
     monkeypatch.setattr(writer_module, "_deal", lambda records, plan: np.arange(60).reshape(3, 20))
-    made = writer().fit(texts)
+    made = writer(sure=1.0).fit(texts)
     monkeypatch.setattr(type(made.plan_.choice), "choose_score", lambda self, scores: 2)
     made.write(3)
     return scores, made.model.calls
@@ -134,7 +134,9 @@ def test_private_texts_show_and_their_cost_is_known_before():
     assert made.texts_ == texts
     assert 0 <= made.free_share_ <= 1
     made.epsilon = 0.1  # not what was paid
-    assert made.claim_ == "(8, 1e-06)-differentially private under replacement of one text"
+    assert made.claim_.startswith(
+        "(8, 1e-06)-differentially private under replacement of one text; the model is public"
+    )
     [release] = made.claim_part()["releases"][:1]
     assert release["mechanism"] == "exponential"
 
@@ -176,6 +178,44 @@ def test_a_restart_keeps_the_deal_the_budget_and_the_texts_and_loses_a_text_that
         writer(epsilon=4.0).fit(TEXTS, folder=tmp_path / "notes")
     with pytest.raises(InvalidInput, match="folder must be new"):
         writer().fit([*TEXTS[:-1], "another"], folder=tmp_path / "notes")
+
+
+def test_the_public_prompt_shows_the_texts_that_were_written_last(tmp_path):
+    first = writer(examples=2, free_share=1.0).fit(TEXTS, folder=tmp_path / "notes")
+    seen = []
+    start = first.model.start
+    first.model.start = lambda prompts, public=False: seen.append((prompts, public)) or start(prompts)
+    texts = first.write(4)
+    shown = [prompts[0] for prompts, public in seen if public]
+    assert shown[0] == "Text:"
+    assert shown[3] == f"Text: {texts[1]}\nText: {texts[2]}\nText:"
+    assert all(len(prompts) == 20 for prompts, public in seen if not public)
+    first.close()
+    again = writer(examples=2, free_share=1.0).fit(TEXTS, folder=tmp_path / "notes")
+    assert again._public_prompt() == f"Text: {texts[2]}\nText: {texts[3]}\nText:"
+
+
+def test_after_the_last_private_token_no_private_prompt_is_read(monkeypatch):
+    made = writer(free_share=0.5, sure=1.0).fit(TEXTS)
+    monkeypatch.setattr(writer_module, "release_counts", lambda sealed, release: 1)
+    monkeypatch.setattr(type(made.plan_.choice), "choose_score", lambda self, scores: 1)
+    made.write(1)
+    assert made.plan_.private_tokens == 3
+    assert len(made.model.calls) == 2 + 6 + 2  # two prompts are started, six tokens are public, two private
+
+
+def test_a_failing_model_ends_with_one_sentence():
+    made = writer().fit(["secret"] * 60)
+
+    def fail(prompts, public=False):
+        raise ValueError(prompts[0])
+
+    made.model.start = fail
+    with pytest.raises(RuntimeError, match="the model failed; the text that was begun is lost") as caught:
+        made.write(1)
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__
+    assert made._next == 1
 
 
 def test_a_writer_whose_fit_failed_writes_nothing_under_other_settings(tmp_path):
@@ -228,7 +268,7 @@ def test_a_killed_process_gives_nothing_back(tmp_path):
         import test_text_writer as own
         made = own.writer().fit(own.TEXTS, folder={str(tmp_path / "notes")!r})
         made.write(1)
-        made.model.start = lambda prompts: os._exit(9)
+        made.model.start = lambda prompts, public: os._exit(9)
         made.write(1)
     """
     ended = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=False, env=os.environ)
@@ -271,6 +311,10 @@ def test_prompts_of_transformers_are_continued_as_if_read_alone():
         state.append(5)
         state.append(7)
     assert np.allclose(together.log_probabilities()[0], alone.log_probabilities()[0], atol=1e-4)
+    long = "a public prompt that is much longer than the width"
+    whole = network(torch.tensor([tokenizer(long, False)["input_ids"]])).logits[0, -1].log_softmax(-1)
+    assert np.allclose(model.start([long], public=True).log_probabilities()[0], whole.detach().numpy(), atol=1e-4)
+    assert model.end == ord("\n")
     one, other = (model.start(["short", text]) for text in ("another prompt", "x"))
     same = [state.log_probabilities([3, 5])[0] for state in (one, other)]
     assert (same[0] == same[1]).all()  # to the last bit, whatever the other prompt is

@@ -13,6 +13,7 @@ from quorate.models.linear import PrivateLogisticRegression
 from quorate.models.linear.model import LinearModel
 from quorate.models.text import PrivateWriter, Prompt, PromptTeachers
 from quorate.models.text import _writer as writer_module
+from quorate.tables import Embedded, Schema
 
 
 def _with_log_odds_of_all(self: Any, X: Any) -> Any:
@@ -68,7 +69,7 @@ class _Echo:
     def __init__(self) -> None:
         self.calls: list[int] = []
 
-    def start(self, prompts: Any) -> "_Echo":
+    def start(self, prompts: Any, public: bool = False) -> "_Echo":
         self.calls.append(len(prompts))
         self._prompts = prompts
         again = _Echo()
@@ -157,7 +158,42 @@ def _deals_compared(twin: tuple[Any, str, Any]) -> Caught:
     return Caught("state after a restart", "the deals of two processes are compared", found=deals[0] != deals[1])
 
 
+class _ExamplesOfPrivateTexts(PrivateWriter):
+    """Shows private texts to the public model."""
+
+    def _public_prompt(self) -> str:
+        """Show the last private texts: that is the mistake, for only what was written is public."""
+        return self.instruction + "".join(map(self._shown, self._texts[-self.examples :])) + self.asked
+
+
+def _public_prompts_replayed(kind: type[PrivateWriter], _plays: int, seed: int) -> Caught:
+    """Write with one tape of noise from two data sets that differ in one text, and compare the first public prompt."""
+    prompts = []
+    for text in ("c", "ab"):
+        with entropy_tape(seed):
+            writer = _writer(["c", "c", "c", text], kind)
+            prompts.append(writer._public_prompt())
+    return Caught("replay on neighbours", "public prompts are compared", found=prompts[0] != prompts[1])
+
+
+def _embedded_together(self: Any, texts: Any) -> Any:
+    """Return vectors less their mean: that is the mistake, for it depends on all texts."""
+    vectors = np.asarray(self.model([text or "" for text in texts]), dtype=np.float64)
+    return vectors - vectors.mean(axis=0)
+
+
+def _vectors_replayed(twin: tuple[Any, str, Any]) -> Caught:
+    """Compare the vectors of all texts but one, which is replaced."""
+    schema = Schema({"note": Embedded("lengths", 2, model=lambda texts: [[len(text), 1] for text in texts])})
+    with replaced(*twin):
+        first, second = (schema.encode(pa.table({"note": ["a", "bb", text]}))[:2] for text in ("c", "c" * 9))
+    moved = int((first != second).any(axis=1).sum())
+    return Caught("replay on neighbours", f"one text moved the vectors of {moved} others", found=moved > 0)
+
+
 TEXT = (
+    kind_bug("examples_of_private_texts", "replay", _ExamplesOfPrivateTexts, PrivateWriter, _public_prompts_replayed),
+    replacement_bug("embedded_together", "replay", (Embedded, "embed"), _embedded_together, _vectors_replayed),
     kind_bug("clipped_to_the_range", "enumeration", _ClippedToTheRange, PrivateWriter, _ratios_enumerated),
     kind_bug("calls_by_length", "replay", _CallsByLength, PrivateWriter, _calls_counted),
     replacement_bug("batches_dealt_again", "state", (PrivateWriter, "_continue"), _dealt_again, _deals_compared),

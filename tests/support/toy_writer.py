@@ -13,7 +13,7 @@ class Toy:
     def __init__(self):
         self.calls, self.fail_at = [], None
 
-    def start(self, prompts):
+    def start(self, prompts, public=False):
         self.calls.append(len(prompts))
         return Toy.State(self, prompts)
 

@@ -423,7 +423,7 @@ class _Words:
 
     end = 0
 
-    def __init__(self, prompts: Sequence[str] = ()) -> None:
+    def __init__(self, prompts: Sequence[str] = (), public: bool = False) -> None:
         self._counts = [[-9, prompt.count("tea"), prompt.count("jam")] for prompt in prompts]
         self.start, self.append, self.decode = _Words, lambda token: None, str
 

@@ -29,15 +29,15 @@ class TransformersModel:
     """A causal language model of transformers, with its tokenizer, for prompts and for a `PrivateWriter`.
 
     The score of a word is the log probability of its first token after the prompt and a space. What all prompts of a
-    call begin with is read once. A writer's prompts are padded to `width` tokens, or cut to their last ones: the shapes
-    of all calls, and the place of each prompt in them, are then public.
+    call begin with is read once. A writer's private prompts are padded to `width` tokens, or cut to their last ones:
+    the shapes of all calls, and the place of each prompt in them, are then public. A text ends with its line.
     """
 
     def __init__(self, model: Any, tokenizer: Any, *, width: int = 256) -> None:
         self._torch = import_extra("torch", "text", use="a model of transformers")
         self._model, self._tokenizer, self._width = model, tokenizer, check_count("width", width)
         self._decode: Any = getattr(tokenizer, "decode", None)
-        self.end = int(getattr(tokenizer, "eos_token_id", None) or 0)  # the token that ends a text
+        self.end = self._encode("\n")[-1]  # the token that ends a text, which is one line
 
     @classmethod
     def load(cls, path: str | Path, *, width: int = 256) -> "TransformersModel":
@@ -66,13 +66,15 @@ class TransformersModel:
             scores = self._torch.log_softmax(logits.float(), dim=-1)[:, firsts]
         return np.asarray(scores.cpu().numpy(), dtype=np.float64)
 
-    def start(self, prompts: Sequence[str]) -> "_Continued":
-        """Read prompts that are continued together, each in its place of a call of fixed shape."""
-        return _Continued(self._model, [self._encode(prompt) for prompt in prompts], self._width, self._torch)
+    def start(self, prompts: Sequence[str], *, public: bool = False) -> "_Continued":
+        """Read prompts that are continued together, each in its place of a call of fixed shape; `public` ones whole."""
+        tokens = [self._encode(prompt) for prompt in prompts]
+        width = max(map(len, tokens)) if public else self._width
+        return _Continued(self._model, tokens, width, self._torch)
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """Return the text of some tokens."""
-        return str(self._decode(list(tokens), skip_special_tokens=True)).strip()
+        """Return the first line of the text of some tokens."""
+        return str(self._decode(list(tokens), skip_special_tokens=True)).strip().partition("\n")[0]
 
     def _encode(self, text: str) -> list[int]:
         tokens: list[int] = self._tokenizer(text, add_special_tokens=False)["input_ids"]
@@ -161,9 +163,9 @@ class HttpModel:
         parts = urlsplit(address)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.password:
             raise InvalidInput("address must be a URL such as http://localhost:8000/v1, without a password")
+        if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
+            raise InvalidInput("address must begin with https:// for another machine: prompts hold private texts")
         key = os.environ.get("QUORATE_MODEL_KEY", "")
-        if key and parts.scheme == "http" and parts.hostname not in _LOOPBACK:
-            raise InvalidInput("the key of the model would be readable on the way: use https://")
         self._url, self._name = f"{address.rstrip('/')}/completions", model
         self._seconds = check_positive("seconds", seconds)
         self._retries = check_count("retries", retries, least=0)

@@ -20,12 +20,13 @@ from quorate.core.ledger import Ledger
 from quorate.core.mechanisms import Answers, Dissent, Quorum
 from quorate.core.mechanisms.dissent import calibrate_with_quorum
 from quorate.core.privacy import Budget, Cost
+from quorate.core.privacy.claims import Claim
 from quorate.core.requests import NO_QUORUM
 from quorate.core.session import Session
 from quorate.models.predictors import StudentFirst
 from quorate.models.predictors.base import SessionClassifier
 from quorate.models.predictors.records import Predictions
-from quorate.models.text._prompts import Prompt
+from quorate.models.text._prompts import OWN_PROMPT, Prompt
 from quorate.models.text._teachers import TEXT, LanguageModel, PromptTeachers
 from quorate.tables.containers import as_table
 
@@ -153,6 +154,9 @@ class PromptClassifier(SessionClassifier):
         if electorate.classes == 2:  # the other class is what a dissent means
             return Dissent.calibrate(**sizes), None
         return calibrate_with_quorum(**sizes, no_quorums=max(1, dissents // 4))
+
+    def _claim(self, epsilon: float, delta: float, *, open_: str = OWN_PROMPT, **options: Any) -> Claim:
+        return super()._claim(epsilon, delta, open_=open_, **options)
 
     def check_queries(self, X: Any) -> Any:
         """Return texts as a table of one column, or raise an error."""

@@ -12,6 +12,7 @@ from quorate.core.checks import check_count, set_validated
 from quorate.core.errors import InvalidInput
 
 _MARKS = str.maketrans({"<": "‹", ">": "›", "|": "¦", "[": "(", "]": ")", "{": "(", "}": ")"})
+OWN_PROMPT = "the model is public, and what it says of a prompt depends on that prompt alone"  # a claim's condition
 _READ = 4  # characters of a text that are read for each one that is kept
 
 

@@ -33,12 +33,12 @@ from quorate.core.ledger import Ledger
 from quorate.core.mechanisms import ExponentialChoice
 from quorate.core.privacy import Budget, Cost
 from quorate.core.privacy.claims import Claim, Node, budget_node, replaced
-from quorate.models.text._prompts import clean_text
+from quorate.models.text._prompts import OWN_PROMPT, clean_text
 
 _GRID = 2**12  # steps of a log probability
 _LOWEST = 40.0  # below the likeliest token: no candidate counts as less likely
 _DEAL, _LEDGER, _TEXTS, _LOCK = "deal.json", "ledger.sqlite", "texts.jsonl", "lock"
-_BEGUN = "begun"
+_BEGUN, _WRITTEN = "begun", "text"
 _LARGEST = 2**52  # score
 
 
@@ -63,11 +63,11 @@ class TokenModel(Protocol):
     def end(self) -> int:
         """The token that ends a text."""
 
-    def start(self, prompts: Sequence[str]) -> Continuation:
-        """Read prompts that are continued together."""
+    def start(self, prompts: Sequence[str], *, public: bool = False) -> Continuation:
+        """Read prompts that are continued together. Of `public` ones, lengths may show."""
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """Return the text of some tokens."""
+        """Return the text of some tokens, without the one that ends it."""
 
 
 @dataclass(frozen=True)
@@ -132,8 +132,11 @@ class PrivateWriter:
         What log probabilities are divided by.
     candidates
         The number of tokens, the likeliest of the public model, among which each is drawn.
+    examples
+        The number of texts that the public prompt shows: the last ones that were written, which are public by then.
     instruction, shown, asked
-        The public prompt is `instruction` and `asked`; a private text stands between the two, in {text} of `shown`.
+        The public prompt is `instruction`, the examples and `asked`; in a private one, a private text stands between
+        `instruction` and `asked`. Texts stand in {text} of `shown`.
     characters
         The length at which each private text is cut.
 
@@ -141,7 +144,7 @@ class PrivateWriter:
     ...     end = 2
     ...     def __init__(self, prompts=()):
     ...         self.prompts = prompts
-    ...     def start(self, prompts):
+    ...     def start(self, prompts, public=False):
     ...         return Echo(prompts)
     ...     def log_probabilities(self, tokens=None):
     ...         scores = np.array([[prompt.count("tea"), prompt.count("jam"), -9.0] for prompt in self.prompts])
@@ -169,6 +172,7 @@ class PrivateWriter:
         clip: float = 1.0,
         temperature: float = 1.0,
         candidates: int = 200,
+        examples: int = 4,
         instruction: str = "",
         shown: str = "Text: {text}\n",
         asked: str = "Text:",
@@ -176,8 +180,8 @@ class PrivateWriter:
     ) -> None:
         self.model, self.epsilon, self.delta, self.tokens, self.batch = model, epsilon, delta, tokens, batch
         self.free_share, self.sure, self.clip, self.temperature = free_share, sure, clip, temperature
-        self.candidates, self.instruction, self.shown, self.asked = candidates, instruction, shown, asked
-        self.characters = characters
+        self.candidates, self.examples, self.characters = candidates, examples, characters
+        self.instruction, self.shown, self.asked = instruction, shown, asked
 
     @classmethod
     def plan(cls, *, records: int, **settings: Any) -> WritingPlan:
@@ -190,6 +194,7 @@ class PrivateWriter:
         check_delta(self.delta, zero=False)
         batch, tokens = check_count("batch", self.batch), check_count("tokens", self.tokens)
         check_count("candidates", self.candidates, least=2)
+        check_count("examples", self.examples, least=0)
         if records < batch:
             raise Infeasible(f"batch={batch} takes at least so many texts, got {records}; lower batch")
         if self.shown.count("{text}") != 1:
@@ -234,6 +239,7 @@ class PrivateWriter:
                 raise
         lines = [tuple(line) for line in self._journal.lines()]
         self._next = max((line[1] + 1 for line in lines if line[0] == _BEGUN), default=0)
+        self._released = [line[2] for line in lines if line[0] == _WRITTEN]
         self.free_, self.drawn_ = 0, 0
         self._turn, self._process = threading.Lock(), process_identity()
         return self
@@ -290,10 +296,18 @@ class PrivateWriter:
                 self.budget_.spend(self._round_cost(), releases=[described])  # proof: step 7: charge, then draw
             self._next += 1
             self._journal.add([(_BEGUN, number)])  # proof: step 7
-        with silence():  # what a library logs would tell of texts
-            text = self._written(self._deal[batch])
-        self._journal.add([("text", number, text)])
-        return text
+            text = self._written_quietly(self._deal[batch])
+            self._journal.add([(_WRITTEN, number, text)])
+            self._released.append(text)  # the next one sees it: proof: step 7
+            return text
+
+    def _written_quietly(self, rows: Integers) -> str:
+        """Write one text; what a library logs or raises would tell of private ones."""
+        try:
+            with silence():
+                return self._written(rows)
+        except Exception:
+            raise RuntimeError("the model failed; the text that was begun is lost, and stays paid for") from None
 
     def close(self) -> None:
         """Let another writer go on with the folder. This one writes no more."""
@@ -307,7 +321,7 @@ class PrivateWriter:
     @property
     def texts_(self) -> list[str]:
         """All texts that were written, also before a restart."""
-        return [line[2] for line in self._journal.lines() if line[0] == "text"]
+        return list(self._released)
 
     @property
     def free_share_(self) -> float:
@@ -317,7 +331,7 @@ class PrivateWriter:
     @property
     def claim_(self) -> str:
         """The guarantee, in one sentence."""
-        return str(Claim(self.budget_.epsilon, self.budget_.delta, unit=replaced("text")))
+        return str(Claim(self.budget_.epsilon, self.budget_.delta, unit=replaced("text"), conditions=(OWN_PROMPT,)))
 
     def claim_part(self) -> Node:
         """Return all choices so far as a tree of integers."""
@@ -326,7 +340,7 @@ class PrivateWriter:
     def _written(self, rows: Integers) -> str:
         """Write one text with the private texts of a batch."""
         prompts = [self.instruction + self._shown(self._texts[row]) + self.asked for row in rows.tolist()]
-        public, private = self.model.start([self.instruction + self.asked]), self.model.start(prompts)
+        public, private = self.model.start([self._public_prompt()], public=True), self.model.start(prompts)
         tokens, left = list[int](), self.plan_.private_tokens
         for _ in range(self.plan_.tokens):
             likely = np.array(public.log_probabilities()[0], dtype=np.float64)
@@ -349,8 +363,14 @@ class PrivateWriter:
                 break
             tokens.append(token)
             public.append(token)
-            private.append(token)
+            if left:  # later ones are drawn by the public model alone
+                private.append(token)
         return self.model.decode(tokens)
+
+    def _public_prompt(self) -> str:
+        """Return the prompt of the public model, with the texts that were written last: proof: step 8."""
+        written = self._released[-self.examples :] if self.examples else []
+        return self.instruction + "".join(map(self._shown, written)) + self.asked
 
     def _differences(self, own: Any, likely: Floats) -> Integers:
         """Return the sum over prompts of clipped whole differences of log probabilities to the public ones."""
