@@ -26,7 +26,8 @@ LEAST_MOVED = {  # of what is charged: the neighbours are not the worst ones, or
     "release_with_cuts": 0.029,
     "groups": 0.37,
     "groups_of_people": 0.38,
-    "groups_found": 0.48,
+    "groups_counted": 0.49,
+    "groups_found": 0.4,
     "groups_with_bounds": 0.45,
     **dict.fromkeys(
         (

@@ -754,6 +754,17 @@ def lengthen_tables(manifest, claim):
         document["table"] = [2**64, 2**65, 2**64 + 1]
 
 
+def lessen_laplace_noise(manifest, claim):
+    [release] = claim["part"]["releases"]
+    assert release["mechanism"] == "thresholded laplace"
+    release["scale"] = [release["scale"][0], 2 * release["scale"][1]]
+
+
+def lower_laplace_threshold(manifest, claim):
+    [release] = claim["part"]["releases"]
+    release["above"] //= 2
+
+
 def spend_less(manifest, claim):
     claim["part"]["mechanisms"][0]["charges"]["no quorum"]["uses"] = 0
 
@@ -846,6 +857,8 @@ FORGED = {
     "a crossing left out": ("online", leave_out(0)),
     "uses of a student left out": ("student of quorum", spend_less),
     "a smaller capacity of each unit": ("neighbours", shrink_neighbours),
+    "less Laplace noise": ("numbers by group", lessen_laplace_noise),
+    "a lower threshold of keys": ("numbers by group", lower_laplace_threshold),
 }
 
 

@@ -36,6 +36,8 @@ class ConstantNoise:
     def gaussian(self, scale: float, size: int) -> NDArray[np.int64]:
         return np.full(size, self._value, dtype=np.int64)
 
+    laplace = gaussian
+
 
 def compare_orders(publish: Callable[[dict[str, int], Any], dict[str, int]]) -> Caught:
     """Publish the same counts of rows in two orders, without noise, and compare the orders of what is published."""

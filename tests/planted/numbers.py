@@ -12,12 +12,11 @@ from numpy.typing import NDArray
 
 from planted.bug import Caught, PlantedBug, kind_bug, replaced, replacement_bug
 from planted.exact import ConstantNoise, compare_orders
-from quorate.core.mechanisms import NoisyVectors, SparseSums
+from quorate.core.mechanisms import LaplaceSums, NoisyVectors, SparseSums
 from quorate.core.mechanisms.distributions import gaussian_pmf
 from quorate.core.privacy import Budget
-from quorate.core.privacy.claims import unverified_node
 from quorate.release import GroupRelease
-from quorate.release.numbers import _measured, _published, _quantiles, _release, _rows
+from quorate.release.numbers import _measured, _noise, _quantiles, _rows
 from quorate.release.numbers._bounds import FoundBounds, find_steps
 from quorate.release.numbers._layout import UNIT, Layout
 from quorate.release.numbers._quantiles import quantile_sensitivity
@@ -93,6 +92,57 @@ def _compare_orders(kind: type[SparseSums]) -> Caught:
     return compare_orders(lambda heads, source: mechanism.draw_release(heads, _no_sums, source)[0])
 
 
+def _enumerate_laplace(kind: type[LaplaceSums]) -> Caught:
+    """Compare the largest log ratio outside of keys of a single unit, and the chance of these, with the claim."""
+    budget = Budget(epsilon=_EPSILON, delta=_DELTA, order=math.inf, slack=_SLACK)
+    mechanism = kind.for_budget(budget, sensitivity=2 * _KEYS + 2 * _KEYS, head=1, keys_per_unit=_KEYS, slack=_SLACK)
+    ratio, worst = math.exp(-1 / mechanism.scale), -math.inf
+    radius = math.ceil(2 * mechanism.threshold)
+
+    def chance(value: int) -> float:
+        return (1 - ratio) / (1 + ratio) * ratio ** abs(value)
+
+    def outcomes(head: int) -> dict[int | None, float]:
+        law: dict[int | None, float] = {}
+        for value in range(-radius, radius + 1):
+            source: Any = ConstantNoise(value)
+            outcome = mechanism.draw_keys({"a": head}, _no_sums, None, source)[0].get("a")
+            law[outcome] = law.get(outcome, 0.0) + chance(value)
+        law[None] = 1 - sum(part for outcome, part in law.items() if outcome is not None)
+        return law
+
+    for one, other in _NEIGHBOURS:  # the worst outcome of a product is one of the worst outcomes of its parts
+        moved = 0.0
+        for key in {*one, *other}:
+            first, second = (outcomes(heads[key]) if key in heads else {None: 1.0} for heads in (one, other))
+            moved += max(math.log(part / second[outcome]) for outcome, part in first.items() if outcome in second)
+        others = abs(sum(one.values()) - sum(other.values())) + 2 * _KEYS  # at most, in the row of others
+        worst = max(worst, moved + others / mechanism.scale)
+    single = 1.0 - outcomes(1)[None] if len(outcomes(1)) > 1 else 0.0
+    passed = 1.0 - (1.0 - single) ** _KEYS
+    evidence = f"epsilon is {worst:.3f} of {_EPSILON}; a single unit's key passes with {passed:.4f} of {_SLACK}"
+    return Caught("enumeration of small tables", evidence, found=worst > _EPSILON or passed > _SLACK)
+
+
+class _LaplaceOfOneKey(LaplaceSums):
+    """Gives every key of a unit the whole slack."""
+
+    @classmethod
+    def for_budget(cls, budget: Any, *, keys_per_unit: int = 1, **settings: Any) -> "LaplaceSums":
+        """Take the threshold of one key: that is the mistake."""
+        return cls(**{**vars(LaplaceSums.for_budget(budget, **settings)), "keys_per_unit": keys_per_unit})
+
+
+class _LaplaceHeadForgotten(LaplaceSums):
+    """Leaves what a unit adds to the head out of the threshold."""
+
+    @classmethod
+    def for_budget(cls, budget: Any, *, head: int = 1, **settings: Any) -> "LaplaceSums":
+        """Take the threshold above 0 and not above the head: that is the mistake."""
+        sound = LaplaceSums.for_budget(budget, head=head, **settings)
+        return cls(**{**vars(sound), "threshold": sound.threshold - head})
+
+
 class _ThresholdOfOneKey(SparseSums):
     """Gives every key of a unit the whole slack."""
 
@@ -142,9 +192,6 @@ class _Recorder:
         reply = part if len(self.asked) > len(self.replies) else self.replies[len(self.asked) - 1]
         return reply, self.scale(squared_sensitivity=squared_sensitivity, fraction=fraction)
 
-    def claim_part(self) -> Any:
-        return unverified_node("nothing was released")
-
 
 class _RecordedSums(SparseSums):
     """Hands out exact heads and the function of sums, with the claimed squared sensitivity."""
@@ -161,10 +208,31 @@ class _RecordedSums(SparseSums):
         return {}, sums(()), mechanism
 
 
+class _RecordedLaplace(LaplaceSums):
+    """Hands out exact numbers, with the claimed sum of absolute changes."""
+
+    def release(self, vector: Any, *, budget: Any = None) -> Any:
+        """Return exact numbers."""
+        return vector
+
+    def release_keys(self, heads: Any, sums: Any, *, budget: Any = None) -> Any:
+        """Record what is to be released, and publish no key."""
+        _RecordedSums.seen = (heads, sums, self.sensitivity, self.head)
+        return {}, sums(())
+
+
+GAUSSIAN, LAPLACE = False, True
+
+
 @contextmanager
-def recorded() -> Iterator[None]:
+def recorded(is_laplace: bool = GAUSSIAN) -> Iterator[None]:
     """Replace noise by records of what would be released."""
-    with replaced(_release, "NoisyVectors", _Recorder), replaced(_published, "SparseSums", _RecordedSums):
+    with (
+        replaced(_measured, "NoisyVectors", _Recorder),
+        replaced(_noise, "SparseSums", _RecordedSums),
+        replaced(_noise, "LaplaceSums", _RecordedLaplace),
+        replaced(_measured, "prefers_laplace", lambda *terms, **loss: is_laplace),
+    ):
         yield
 
 
@@ -187,17 +255,17 @@ def _tables(most: int) -> list[dict[str, list[Any]]]:
     return tables
 
 
-def _vectors_of(table: Any, settings: Mapping[str, Any], *, declared: bool, by_person: bool) -> Any:
-    """Return the function from published groups to all weighted entries, and the claimed square."""
+def _vectors_of(table: Any, settings: Mapping[str, Any], *, declared: bool, by_person: bool, is_laplace: bool) -> Any:
+    """Return the function from published groups to all weighted entries, and the claimed square, or sum."""
     columns: dict[str, Any] = {"v": Number(**_NUMBER), "w": Number(**_NUMBER, closed=True)}
     if declared:
         columns["g"] = Category(list(_GROUPS), closed=True)
-    release = GroupRelease("g", totals="v", means="w", columns=columns, **settings)
-    with recorded():
+    release = GroupRelease("g", totals="v", means="w", columns=columns, epsilon=500.0, **settings)
+    with recorded(is_laplace):
         release.fit(table, groups="who" if by_person else None)
     if declared:
-        entries, square = release.published_.entries, release.published_.layout.squared_sensitivity
-        return (lambda published: entries.ravel()), square
+        entries, layout = release.published_.entries, release.published_.layout
+        return (lambda published: entries.ravel()), layout.sensitivity if is_laplace else layout.squared_sensitivity
     assert _RecordedSums.seen is not None
     heads, sums, square, _ = _RecordedSums.seen
     texts = {key: f'["{key}"]' for key in _GROUPS}
@@ -220,10 +288,15 @@ _WIDTH = 16  # more than the entries of a group
 LIMITS = ({}, {"groups_per_person": 2}, {"records_per_person": 2}, {"groups_per_person": 2, "records_per_person": 4})
 
 
-def largest_move(settings: Mapping[str, Any], *, declared: bool, by_person: bool = True, most: int = 3) -> float:
-    """Return the largest squared move of all entries for tiny neighbours and all published groups, by the claimed."""
+def largest_move(
+    settings: Mapping[str, Any], *, declared: bool, by_person: bool = True, most: int = 3, is_laplace: bool = GAUSSIAN
+) -> float:
+    """Return the largest move of all entries for tiny neighbours and all published groups, by the claimed one.
+
+    It is the squared length of the move where noise is Gaussian, and otherwise the sum of absolute values.
+    """
     vectors = [
-        _vectors_of(table, settings, declared=declared, by_person=by_person)
+        _vectors_of(table, settings, declared=declared, by_person=by_person, is_laplace=is_laplace)
         for table in _tables(most if by_person else 1)
     ]
     square = vectors[0][1]
@@ -231,8 +304,8 @@ def largest_move(settings: Mapping[str, Any], *, declared: bool, by_person: bool
     subsets = [()] if declared else [s for size in range(5) for s in itertools.combinations(_GROUPS, size)]
     for published in subsets:
         points = np.array([vector(published) for vector, _ in vectors], dtype=np.float64)
-        distances = ((points[:, None] - points[None, :]) ** 2).sum(axis=2)
-        worst = max(worst, float(distances.max()))
+        moves = np.abs(points[:, None] - points[None, :])
+        worst = max(worst, float((moves if is_laplace else moves**2).sum(axis=2).max()))
     return worst / square
 
 
@@ -257,7 +330,7 @@ def largest_round(
     columns = {"v": Number(**_NUMBER), "g": Category(list(_GROUPS), closed=True)}
     rounds: list[list[Any]] = []
     for table in _tables(2 if by_person else 1):
-        with replaced(_release, "NoisyVectors", _Rounds):
+        with replaced(_measured, "NoisyVectors", _Rounds):
             release = GroupRelease("g", quantiles={"v": [0.5]}, columns=columns, **settings)
             release.fit(table, groups="who" if by_person else None)
         rounds.append(_Rounds.latest.asked[releases])
@@ -284,10 +357,13 @@ def _enumerate_steps(twin: tuple[Any, str, Any]) -> Caught:
 
 
 def _enumerate_moves(twin: tuple[Any, str, Any]) -> Caught:
-    """Compare the largest move of sums of tiny tables with the claimed one."""
+    """Compare the largest move of sums of tiny tables with the claimed one, under both noises."""
     with replaced(*twin):
         worst = max(
-            largest_move(settings, declared=declared, most=2) for settings in LIMITS for declared in (True, False)
+            largest_move(settings, declared=declared, most=2, is_laplace=is_laplace)
+            for settings in LIMITS
+            for declared in (True, False)
+            for is_laplace in (GAUSSIAN, LAPLACE)
         )
     return Caught("enumeration of tiny tables", f"a person moved sums by {worst:.2f} of the claim", found=worst > 1)
 
@@ -295,7 +371,7 @@ def _enumerate_moves(twin: tuple[Any, str, Any]) -> Caught:
 def _replace_row(twin: tuple[Any, str, Any]) -> Caught:
     """Replace a row, give both tables the same noisy cells, and compare the bounds."""
     tables = ({"v": [1.0] * 40 + [3.0] * 40}, {"v": [1.0] * 40 + [3.0] * 39 + [9e6]})
-    with replaced(*twin), replaced(_release, "NoisyVectors", _Recorder):
+    with replaced(*twin), replaced(_measured, "NoisyVectors", _Recorder):
         first = GroupRelease((), means="v").fit(tables[0])
         with replaced(_Recorder, "replies", [_cells(tables[0])]):
             second = GroupRelease((), means="v").fit(tables[1])
@@ -348,12 +424,17 @@ def _bug(name: str, kind: type[SparseSums], attack: Any, by: Any = "enumeration"
 
 
 NUMBERS = (
+    kind_bug("laplace_threshold_of_one_key", "enumeration", _LaplaceOfOneKey, LaplaceSums, _enumerate_laplace),
+    kind_bug("laplace_head_forgotten", "enumeration", _LaplaceHeadForgotten, LaplaceSums, _enumerate_laplace),
     _bug("threshold_of_one_key", _ThresholdOfOneKey, _enumerate_keys),
     _bug("head_forgotten", _HeadForgotten, _enumerate_keys),
     _bug("keys_in_row_order", _RowOrder, _compare_orders, "replay"),
     replacement_bug("person_in_all_groups", "enumeration", (_rows, "choose_records"), _all_records, _enumerate_moves),
     replacement_bug("light_records", "enumeration", (Layout, "weights"), _LIGHT_RECORDS, _enumerate_moves),
     replacement_bug("others_in_full", "enumeration", (Layout, "other_weights"), _FULL_OTHERS, _enumerate_moves),
+    replacement_bug(
+        "laplace_others_in_full", "enumeration", (Layout, "_other_laplace_weights"), _FULL_OTHERS, _enumerate_moves
+    ),
     replacement_bug("others_people_once", "enumeration", (Layout, "other_weights"), _PEOPLE_ONCE, _enumerate_moves),
     replacement_bug(
         "rounds_of_added_units", "enumeration", (_quantiles, "quantile_sensitivity"), _added_units, _enumerate_rounds

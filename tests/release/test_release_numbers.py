@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import math
 
 import numpy as np
 import pandas as pd
@@ -11,13 +12,14 @@ import pyarrow.parquet
 import pytest
 from scipy import stats
 
-from planted.numbers import LIMITS, largest_move, largest_round
+from planted.numbers import GAUSSIAN, LAPLACE, LIMITS, largest_move, largest_round
 from quorate import Account, InvalidInput, load
 from quorate.auditing.replay import entropy_tape
 from quorate.core.errors import BudgetSpent, Infeasible
 from quorate.release import GroupRelease
 from quorate.release.numbers._bounds import choose_bounds, count_cells
 from quorate.release.numbers._contributions import choose_records
+from quorate.release.numbers._estimates import LAPLACE as LAPLACE_LAW
 from quorate.release.numbers._estimates import TOO_FEW
 from quorate.release.numbers._keys import GroupIndex, KeyColumn, find_whole_dates
 from quorate.release.numbers._layout import CutColumn, Layout
@@ -47,16 +49,18 @@ def visits(rows=20_000, seed=0, *, west=0.01):
 # --- The proof, by a second method -----------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("is_laplace", [GAUSSIAN, LAPLACE], ids=["gaussian", "laplace"])
 @pytest.mark.parametrize("declared", [True, False])
 @pytest.mark.parametrize("limits", LIMITS, ids=str)
-def test_no_replaced_person_moves_all_sums_by_more_than_claimed(limits, declared):
-    worst = largest_move(limits, declared=declared)
+def test_no_replaced_person_moves_all_sums_by_more_than_claimed(limits, declared, is_laplace):
+    worst = largest_move(limits, declared=declared, is_laplace=is_laplace)
     assert 0.5 < worst <= 1, "the claim must hold and not be far above what is possible"
 
 
+@pytest.mark.parametrize("is_laplace", [GAUSSIAN, LAPLACE], ids=["gaussian", "laplace"])
 @pytest.mark.parametrize("declared", [True, False])
-def test_no_replaced_record_moves_all_sums_by_more_than_claimed(declared):
-    assert 0.9 < largest_move({}, declared=declared, by_person=False) <= 1
+def test_no_replaced_record_moves_all_sums_by_more_than_claimed(declared, is_laplace):
+    assert 0.9 < largest_move({}, declared=declared, by_person=False, is_laplace=is_laplace) <= 1
 
 
 @pytest.mark.parametrize("by_person", [True, False])
@@ -618,3 +622,79 @@ def test_a_server_answers_from_the_published_numbers():
     assert given["low"][1] == -given["high"][1] == -np.finfo(float).max
     with pytest.raises(Refused, match="invalid_input"):
         served.inputs.queries({"query": Tensor("query", "BYTES", [1], ['{"measure": "mean cost", "region": "moon"}'])})
+
+
+# --- Laplace noise ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("draws", [2, 3, 5])
+def test_sums_of_laplace_draws_lie_within_the_interval_of_one(draws):
+    """The exact tail of weighted sums: with different weights the law is a mix of exponentials (partial fractions)."""
+    chance, limit = np.random.default_rng(draws), LAPLACE_LAW.half * math.sqrt(2)
+    for _ in range(300):
+        weights = np.cumsum(chance.uniform(0.02, chance.choice([0.1, 1.0]), draws)) ** chance.choice([0.7, 1.0, 6.0])
+        squares = weights**2
+        parts = np.array([np.prod(one / (one - np.delete(squares, place))) for place, one in enumerate(squares)])
+        tail = float(parts @ np.exp(-limit * math.sqrt(squares.sum()) / weights))
+        assert 0.03 < tail <= 0.05 * (1 + 1e-6)
+    equal = chance.laplace(size=(200_000, draws)).sum(axis=1)
+    assert np.mean(np.abs(equal) > limit * math.sqrt(draws)) < 0.05, "equal weights have no partial fractions"
+
+
+def test_few_totals_have_laplace_noise_and_many_have_gaussian_noise():
+    table = visits(5000)
+    columns = {"region": Category(["north", "south", "west"]), "cost": Number(low=0, high=1000, closed=True)}
+    counts = GroupRelease("region", columns=columns).fit(table)
+    assert counts.published_.layout.is_laplace
+    assert counts.delta_ == 0
+    assert "(1, 0)-differentially private" in counts.claim_
+    half = (counts.answer()["high"][0].as_py() - counts.answer()["low"][0].as_py()) / 2
+    assert half == pytest.approx(2 * math.log(20), rel=1e-3)
+    assert counts.plan([30])["half_width"][0].as_py() == pytest.approx(half, rel=1e-9)
+    found = GroupRelease("region").fit(table)
+    assert found.published_.layout.is_laplace
+    assert found.delta_ == 1e-6
+    many = {f"c{number}": Number(low=0, high=1) for number in range(8)}
+    wide = table | {name: np.ones(5000) for name in many}
+    assert not GroupRelease("region", totals=list(many), columns=columns | many).fit(wide).published_.layout.is_laplace
+    assert not GroupRelease("region", medians="cost", columns=columns).fit(table).published_.layout.is_laplace
+    assert not GroupRelease("region", totals="age", columns=columns).fit(table).published_.layout.is_laplace
+
+
+def test_a_release_with_laplace_noise_is_kept_as_it_is(tmp_path):
+    columns = {"cost": Number(low=0, high=1000)}
+    release = GroupRelease("region", totals="cost", columns=columns).fit(visits(5000))
+    again = load(release.save(tmp_path / "release"))
+    assert again.answer() == release.answer()
+    assert (again.claim_, again.delta_) == (release.claim_, release.delta_)
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_intervals_of_laplace_noise_cover_the_truth(declared):
+    """On one tape: numbers of hits that coverage of .95, or of .97, has with a chance below 1e-5 fail."""
+    hits = {}
+    for place in range(48):
+        table = visits(4000, place, west=0.01 * declared)
+        columns = {"cost": Number(low=0, high=1000, closed=place % 2 == 0)}
+        if declared:
+            columns["region"] = Category(["north", "south", "west", "nowhere"])
+        with entropy_tape(place):
+            release = GroupRelease("region", totals="cost", means="cost", columns=columns).fit(table)
+        assert release.published_.layout.is_laplace
+        for row in release.answer().to_pylist():
+            truth = truths(table, table["region"] == row["region"], row["measure"])
+            if row["region"] != "other" and row["answer"] is not None and truth is not None:
+                hits.setdefault(row["measure"], []).append(row["low"] - 1e-9 <= truth <= row["high"] + 1e-9)
+    assert set(hits) == {"records", "total cost", "mean cost"}
+    for covered in hits.values():
+        assert (
+            stats.binom.ppf(1e-5, len(covered), 0.95) <= sum(covered) <= stats.binom.ppf(1 - 1e-5, len(covered), 0.97)
+        )
+
+
+def test_no_empty_group_has_a_mean_under_laplace_noise():
+    table = {"region": ["north"] * 5000, "cost": [10.0] * 5000}
+    columns = {"region": Category(["north", *map(str, range(2000))]), "cost": Number(low=0, high=20)}
+    with entropy_tape(1):
+        rows = GroupRelease("region", means="cost", columns=columns).fit(table).answer(["mean cost"]).to_pylist()
+    assert sum(row["answer"] is not None for row in rows) <= 2, "3 in 100,000 for each of 2,001 empty groups"

@@ -25,7 +25,7 @@ from scipy.special import log_ndtr
 
 from quorate.auditing.replay import entropy_tape
 from quorate.core.errors import InvalidInput, LedgerRefused
-from quorate.core.mechanisms import ExponentialChoice, NoisySum, PrivateQuantile
+from quorate.core.mechanisms import ExponentialChoice, LaplaceSums, NoisySum, PrivateQuantile
 from quorate.core.mechanisms.base import Counts, QueryMechanism, Run
 from quorate.core.mechanisms.distributed_max import DistributedMax
 from quorate.core.mechanisms.noisy_vector import NoisyVector, largest_length
@@ -358,6 +358,9 @@ def _worth_of(budget: Budget) -> float:
         return 0.0
     spent, capacity = budget.spent(), budget.capacity()
     if budget.order == math.inf:
+        described = budget.releases() or []
+        if described and all(str(release["mechanism"]).endswith("laplace") for release in described):
+            return spent.renyi**2 / 8  # a loss of epsilon, whatever the slack for keys is
         return _worth_of_terms(spent.renyi, spent.slack)
     worth = spent.renyi / budget.order
     if spent.renyi >= capacity.renyi:
@@ -429,6 +432,17 @@ def _compare_keys(release: _Release, neighbour: _Release) -> Loss:
     return Loss(moved / release.mechanism.squared_sensitivity, moved / (2 * release.mechanism.scale**2))
 
 
+def _compare_laplace(release: _Release, neighbour: _Release) -> Loss:
+    mine, theirs = release.inputs, neighbour.inputs
+    if isinstance(mine, list):  # heads by key
+        [mine], [theirs] = mine, theirs
+        moved = math.fsum(abs(mine.get(key, 0) - theirs.get(key, 0)) for key in {*mine, *theirs})
+    else:
+        moved = float(np.abs(mine - theirs).sum()) if mine.shape == theirs.shape else math.inf
+    epsilon = moved / release.mechanism.scale
+    return Loss((moved / release.mechanism.sensitivity) ** 2, epsilon**2 / 8, is_gaussian=False)
+
+
 def _changed_rows(mine: Counts, theirs: Counts) -> tuple[Any, float]:
     """Return which queries have other votes, and the square of the most ballots that moved on one query."""
     if mine.shape != theirs.shape:
@@ -476,6 +490,8 @@ _HOOKS = (
     _Hook(NoisyVector, "draw_release", _read_vectors, _compare_vectors),
     _Hook(SparseHistogram, "draw_release", _read_lists, _compare_keys),
     _Hook(SparseSums, "_passed", _read_lists, _compare_keys),
+    _Hook(LaplaceSums, "_passed", _read_lists, _compare_laplace),
+    _Hook(LaplaceSums, "_add_noise", _read_counts, _compare_laplace),
     _Hook(QueryMechanism, "draw_answers", _read_counts, _compare_votes),
     _Hook(DistributedMax, "draw_share", _read_counts, _compare_votes),
     _Hook(Run, "_answers", _read_counts, _compare_run),

@@ -475,6 +475,7 @@ RUNS: dict[str, Callable[[], Subject]] = {
     "release_learned": _learn_columns,
     "release_of_people": partial(_release_table, 4, records_per_person=4),
     "groups": partial(_by_group, columns=_DECLARED, totals="cost", means="age", medians="cost"),
+    "groups_counted": partial(_by_group, columns=_DECLARED, totals="cost"),
     "groups_of_people": partial(_by_group, people=4, records_per_person=4, totals="cost"),
     "groups_found": partial(_by_group, totals="cost"),
     "groups_with_bounds": partial(_by_group, columns={"region": _REGION}, totals=("cost", "age", "stay")),

@@ -124,7 +124,7 @@ CLAIMS: dict[str, tuple[str, ...]] = {
     "QueryRelease": tuple(name for name in RUNS if name.startswith(("engine_", "queries_", "release_"))),
     "OnlineRelease": ("online",),
     "GrowingRelease": ("growing", "growing_people"),
-    "GroupRelease": ("groups", "groups_of_people", "groups_found", "groups_with_bounds"),
+    "GroupRelease": ("groups", "groups_counted", "groups_of_people", "groups_found", "groups_with_bounds"),
     "Account": ("account",),
     "Quorum": ("quorum", "classifier_quorum"),
     "SharpMajority": ("sharp_majority",),

@@ -481,7 +481,15 @@ def neighbours(part: Fields, seen: list[Fields]) -> Pair:
 
 
 def releases(part: Fields, seen: list[Fields]) -> Pair:
-    """Check releases that are all that a budget ever paid for, by the tightest of three bounds."""
+    """Check releases that are all that a budget ever paid for."""
+    if any(one["mechanism"].endswith("laplace") for one in part["releases"]):
+        stated(part)
+        return laplace_releases(part)
+    return other_releases(part)
+
+
+def other_releases(part: Fields) -> Pair:
+    """Check choices and Gaussian releases, by the tightest of three bounds."""
     (epsilon, delta), choices = stated(part), exponential_releases(part)
     gaussian, slack = gaussian_releases(part)
     pure = sum((uses * loss for uses, loss in choices), Fraction(0))
@@ -505,6 +513,29 @@ def exponential_releases(part: Fields) -> list[tuple[int, Fraction]]:
         raise Wrong("the claim lists no release, or a choice from a table that grows")
     losses = [2 * positive(one["rate"]) * integer(one["sensitivity"], least=1) for one in choices]
     return [(integer(one["uses"], least=1), loss) for one, loss in zip(choices, losses, strict=True)]
+
+
+def laplace_releases(part: Fields) -> Pair:
+    """Return the epsilon of all numbers with discrete Laplace noise, and the probability of their tail events.
+
+    A unit moves numbers by absolute values of this sum. Of keys that it alone has, each passes if its noise is more
+    than `above`: with r = exp(-1 / scale), with probability r^(above + 1) / (1 + r).
+    """
+    epsilon, slack = Fraction(0), Fraction(0)
+    for release in part["releases"]:
+        if "weights" in part:
+            raise NotVerified("Laplace releases of a table that grows are not added up here")
+        uses, scale, name = integer(release["uses"], least=1), positive(release["scale"]), release["mechanism"]
+        epsilon += uses * integer(release["sensitivity"], least=1) / scale
+        if name == "thresholded laplace":
+            above = integer(release["above"], least=0)
+            tail = exp(interval(-(above + 1) / scale)) / (exp(interval(-1 / scale)) + 1)
+            passed = integer(release["keys"], least=1) * tail.top()
+            slack += uses * passed
+            epsilon += uses * (NOTHING - log(1 - passed)).top()
+        elif name != "discrete laplace":
+            raise NotVerified(f"the cost of {name!r} beside Laplace releases is not recomputed here")
+    return epsilon, slack
 
 
 def gaussian_releases(part: Fields) -> tuple[list[Any], Fraction]:

@@ -41,6 +41,7 @@ from quorate.release.people import (
     Update,
     check_records_per_person,
     first_records,
+    large_delta_notes,
     loss_for_each_record,
     release_claim,
 )
@@ -232,9 +233,7 @@ class QueryRelease(SavedModel, ShowsClaim, BaseEstimator):
         if "refuted_column" in released.details and columns is not None:
             column = columns.names[int(released.details["refuted_column"])]
             notes.append(f"column {column!r} differs most from the public records")
-        if float(self.delta) * units > 1.0:
-            notes.append(f"delta = {self.delta:g} is above 1 / {units}: this claim allows to publish a record as it is")
-        return notes
+        return notes + large_delta_notes(self.delta, units)
 
     def _weigh(self, domain: Domain) -> Queries:
         return weigh_queries(domain, self.error, self.error_weights, self.target)

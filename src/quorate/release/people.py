@@ -22,6 +22,13 @@ _DIGEST = 16  # bytes
 _OPEN = "public records are not protected"
 
 
+def large_delta_notes(delta: float, units: int) -> list[str]:
+    """Return what a reader must know of a delta above one over the public number of units."""
+    if delta * units <= 1.0:
+        return []
+    return [f"delta = {delta:g} is above 1 / {units}: this claim allows to publish a record as it is"]
+
+
 def check_records_per_person(records_per_person: Any, groups: Any) -> int:
     """Return the number of records that count for each person; more than 1 requires groups."""
     checked = check_count("records_per_person", records_per_person)

@@ -15,6 +15,7 @@ __all__ = [
     "DistributedMax",
     "EveryCandidate",
     "ExponentialChoice",
+    "LaplaceSums",
     "NoisyCutoff",
     "NoisyMax",
     "NoisyShares",
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from quorate.core.mechanisms.dissent import Dissent
     from quorate.core.mechanisms.distributed_max import DistributedMax
     from quorate.core.mechanisms.exponential import ExponentialChoice
+    from quorate.core.mechanisms.laplace_sums import LaplaceSums
     from quorate.core.mechanisms.noisy_max import NoisyMax
     from quorate.core.mechanisms.noisy_shares import NoisyShares
     from quorate.core.mechanisms.noisy_sum import NoisySum

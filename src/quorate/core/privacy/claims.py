@@ -164,6 +164,14 @@ def thresholded_release(*, squared_sensitivity: int, scale: float, keys: int, ab
     return {"mechanism": "thresholded gaussian", **write_integers(settings), "keys": keys, "above": above}
 
 
+def laplace_release(*, sensitivity: int, scale: float, keys: int | None = None, above: int | None = None) -> Node:
+    """Return the description of numbers with discrete Laplace noise; with `keys`, published above a threshold."""
+    described = write_integers({"sensitivity": sensitivity, "scale": scale, "uses": 1})
+    if keys is None:
+        return {"mechanism": "discrete laplace", **described}
+    return {"mechanism": "thresholded laplace", **described, "keys": keys, "above": above}
+
+
 def exponential_release(*, rate: Fraction, sensitivity: int, uses: int = 1) -> Node:
     """Return the description of a choice of probability proportional to exp(-rate * score)."""
     return {"mechanism": "exponential", **write_integers({"rate": rate, "sensitivity": sensitivity, "uses": uses})}

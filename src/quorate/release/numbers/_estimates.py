@@ -10,10 +10,25 @@ from quorate.core.arrays import Floats, Integers
 from quorate.release.numbers._layout import SummedColumn, Weights
 
 Z = NormalDist().inv_cdf(0.975)
-_CLEAR = 4.0  # deviations of its noise that a number of values must exceed for a mean
 TOO_FEW = "too few records for this noise"
 WIDE = "interval wider than half of the bounds"
 LARGE_NOISE = "interval wider than the answer"
+
+
+@dataclass(frozen=True)
+class NoiseLaw:
+    """How far noise goes, in its standard deviations.
+
+    `half` is half the width of an interval of 95%, and `clear` what a number of values must exceed for a mean: noise
+    alone is above it with a probability of 3 in 100,000.
+    """
+
+    half: float
+    clear: float
+
+
+GAUSSIAN = NoiseLaw(Z, 4.0)
+LAPLACE = NoiseLaw(math.log(20) / math.sqrt(2), 6.9)  # of one draw; sums of draws lie closer: proof: step 9
 
 
 @dataclass(frozen=True)
@@ -26,9 +41,11 @@ class Answers:
     notes: list[str]
 
 
-def count_answers(noisy: Integers, *, weight: int, scale: Floats, bound: float = math.inf) -> Answers:
+def count_answers(
+    noisy: Integers, *, weight: int, scale: Floats, bound: float = math.inf, law: NoiseLaw = GAUSSIAN
+) -> Answers:
     """Return numbers of records or people from noisy counts of this weight."""
-    counts, half = noisy / weight, Z * scale / weight
+    counts, half = noisy / weight, law.half * scale / weight
     ends = (np.clip(end, 0.0, bound) for end in (counts, counts - half, counts + half))
     return _flag_wide(*ends)
 
@@ -48,6 +65,7 @@ class NoisySums:
     weights: Weights
     scale: Floats
     merged: Integers  # groups whose entries were added up
+    law: NoiseLaw = GAUSSIAN
 
     def _values(self, column: SummedColumn) -> tuple[Floats, Floats]:
         """Return the noisy number of values, and its variance."""
@@ -68,7 +86,7 @@ class NoisySums:
         values, values_variance = self._values(column)
         centred, variance, rounding = self._centred(column)
         totals = centred + column.middle * values
-        half = Z * np.sqrt(variance + column.middle**2 * values_variance) + rounding
+        half = self.law.half * np.sqrt(variance + column.middle**2 * values_variance) + rounding
         least, most = (0.0 if column.low >= 0 else -math.inf), (0.0 if column.high <= 0 else math.inf)
         return _flag_wide(*(np.clip(end, least, most) for end in (totals, totals - half, totals + half)))
 
@@ -76,11 +94,12 @@ class NoisySums:
         """Return means of a column in each group, with Fieller's intervals; NaN where a group may have no values."""
         values, values_variance = self._values(column)
         centred, variance, rounding = self._centred(column)
-        variance = (np.sqrt(variance) + rounding / Z) ** 2
-        leading = values**2 - Z**2 * values_variance  # the interval is where a parabola is not above 0
-        is_clear = values > _CLEAR * np.sqrt(values_variance)
+        z = self.law.half
+        variance = (np.sqrt(variance) + rounding / z) ** 2
+        leading = values**2 - z**2 * values_variance  # the interval is where a parabola is not above 0
+        is_clear = values > self.law.clear * np.sqrt(values_variance)
         safe = np.where(is_clear, leading, 1.0)
-        root = np.sqrt(np.maximum((values * centred) ** 2 - safe * (centred**2 - Z**2 * variance), 0.0))
+        root = np.sqrt(np.maximum((values * centred) ** 2 - safe * (centred**2 - z**2 * variance), 0.0))
         ends = [column.middle + (values * centred + sign * root) / safe for sign in (-1, 1)]
         means = column.middle + centred / np.where(is_clear, values, 1.0)
         answers, low, high = (

@@ -77,6 +77,7 @@ class Layout:
     groups_per_unit: int = 1
     records_per_group: int = 1
     declared: bool = True
+    is_laplace: bool = False
 
     @property
     def has_people(self) -> bool:
@@ -91,6 +92,9 @@ class Layout:
     @property
     def weights(self) -> Weights:
         """The weights in a published group."""
+        if self.is_laplace:  # those of the least sum of variances, in totals and means too
+            people = round(UNIT * self.records_per_group ** (1 / 3)) if self.has_people else 0
+            return Weights(people, round(UNIT * (self.sums + 1) ** (1 / 3)), UNIT * bool(self.sums))
         square = max(self._sums_square, UNIT**2)
         records = math.isqrt(square - 1) + 1  # at least the length of the sums: proof: step 4
         people = 3 * self.records_per_group * records // 4 if self.has_people else 0
@@ -106,7 +110,9 @@ class Layout:
 
     @property
     def other_weights(self) -> Weights:
-        """The weights in the row of all groups that are not published: proof: step 5."""
+        """The weights in the row of all groups that are not published: proof: steps 5 and 9."""
+        if self.is_laplace:
+            return self._other_laplace_weights
         square = self._rest_square // self.groups_per_unit
         people = 0
         if self.has_people:
@@ -121,6 +127,37 @@ class Layout:
                 f"groups_per_person is too large for groups that are not declared: {self.groups_per_unit}"
             )
         return Weights(people, records, sums)
+
+    @property
+    def _other_laplace_weights(self) -> Weights:
+        """The largest equal weights of a record whose absolute changes fit into the room of step 9."""
+        room, people = self._other_room, 0
+        if self.has_people:
+            people = max(room // 4, 1)
+            room = (room - people) // self.records_per_group
+        each = (room - self.sums) // (self.sums + 1)
+        return Weights(people, each, each * bool(self.sums))
+
+    @property
+    def _record_sum(self) -> int:
+        """The absolute values that a record adds in a published group, people apart: proof: step 9."""
+        return self.weights.records + self.sums * (self.weights.sums + 1)
+
+    @property
+    def _other_room(self) -> int:
+        """The absolute values that a unit may add to the row of others for each of its groups there: proof: step 9."""
+        beside_head = self.records_per_group * self._record_sum
+        if not self.has_people:
+            beside_head = max(beside_head - self.weights.records, self.weights.records // 4)
+        return beside_head
+
+    @property
+    def sensitivity(self) -> int:
+        """The sum of absolute values by which a replaced unit moves all entries of all groups: proof: step 9."""
+        inside = self.weights.people + self.records_per_group * self._record_sum
+        if not self.declared:
+            inside = max(inside, (self.weights.people or self.weights.records) + self._other_room)
+        return 2 * self.groups_per_unit * inside
 
     @property
     def squared_sensitivity(self) -> int:

@@ -1,7 +1,8 @@
 """The columns with totals, means and quantiles: declared facts, and what has to be found with noise."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
 
@@ -10,13 +11,16 @@ import numpy as np
 from quorate.core.arrays import Integers
 from quorate.core.ballots import release_counts
 from quorate.core.errors import InvalidInput
-from quorate.core.mechanisms import NoisyVectors
+from quorate.core.mechanisms import NoisyVector, NoisyVectors
+from quorate.core.mechanisms.sparse_histogram import noise_bound
+from quorate.core.privacy import Budget
 from quorate.release.domain import SealedCounts
 from quorate.release.numbers._bounds import STEPS, FoundBounds, find_bounds, find_cuts, find_steps, grid_edges
 from quorate.release.numbers._keys import MOST_GROUPS, GroupIndex
 from quorate.release.numbers._layout import CutColumn, Layout, SummedColumn
+from quorate.release.numbers._noise import SLACK_SHARE, GaussianNoise, LaplaceNoise, head_weight
 from quorate.release.numbers._published import Statistics, expected_halves, quantile_name
-from quorate.release.numbers._quantiles import POINTS, ROUNDS, quantile_share
+from quorate.release.numbers._quantiles import POINTS, ROUNDS, quantile_share, rank_scale
 from quorate.release.numbers._rows import PrivateRows
 from quorate.tables.columns import Date, Kind, Number
 from quorate.tables.cut_tree import STAGES, Draw, most_cells
@@ -44,6 +48,11 @@ class MeasuredColumns:
 
     def _number(self, name: str) -> Number:
         return cast("Number", self._kinds.get(name, Number()))
+
+    @property
+    def are_declared(self) -> bool:
+        """Whether the sums are all that noise is drawn for: no bound has to be found, and no quantile."""
+        return not self._unbounded and not self._cut
 
     @property
     def rest_share(self) -> float:
@@ -77,9 +86,11 @@ class MeasuredColumns:
         return bound_entries + index.declared_groups * (layout.entries + answers)
 
     def find(
-        self, rows: PrivateRows, vectors: NoisyVectors, layout: Layout, index: GroupIndex
+        self, rows: PrivateRows, vectors: NoisyVectors | None, layout: Layout, index: GroupIndex
     ) -> tuple[list[SummedColumn], list[CutColumn]]:
         """Return the columns with their bounds and cuts, those that nobody declared found with noise."""
+        if vectors is None:
+            return [self._bounded(name, None) for name in self._summed], []
         spent = 0.0
 
         def draw(share: float, counts: Integers, *, squared_sensitivity: int) -> tuple[Integers, float]:
@@ -176,3 +187,66 @@ class MeasuredColumns:
             return measure, min(column.half * halves["mean"], 2 * column.half), name
         values = halves["records"] if kind.closed else halves["values"]
         return measure, math.hypot(column.half * halves["sum"], column.middle * values), name
+
+
+@dataclass(frozen=True)
+class ChosenNoise:
+    """The noise of a release, its budget, and the public weights that go with it; vectors where it is Gaussian."""
+
+    columns: MeasuredColumns
+    layout: Layout
+    budget: Budget
+    noise: GaussianNoise | LaplaceNoise
+    vectors: NoisyVectors | None
+
+    def halves(self, size: int = 1, levels: Sequence[float] = ()) -> dict[str, float]:
+        """Return half the expected width of intervals of a group of this size, before anything is drawn."""
+        if isinstance(self.noise, LaplaceNoise):
+            return expected_halves(self.layout, self.noise.scale(self.layout), size)
+        assert self.vectors is not None
+        share = self.columns.rest_share * self.columns.quantile_share(self.layout)
+        ranks = rank_scale(self.layout, levels, self.vectors, fraction=share)
+        return self.columns.expected_halves(self.layout, self.vectors, size, ranks)
+
+
+def choose_noise(
+    columns: MeasuredColumns, layout: Layout, index: GroupIndex, *, epsilon: float, delta: float
+) -> ChosenNoise:
+    """Return Gaussian noise or, if only sums of columns with declared bounds are released, what gives less noise.
+
+    Parameters
+    ----------
+    columns
+        The columns with totals, means and quantiles.
+    layout
+        The weights for Gaussian noise.
+    index
+        The groups.
+    epsilon, delta
+        The privacy loss allowed.
+    """
+    slack = 0.0 if index.is_declared else delta * SLACK_SHARE
+    if columns.are_declared:
+        pure = Budget(epsilon=epsilon, delta=delta if slack else 0.0, order=math.inf, slack=slack)
+        laplace = LaplaceNoise(pure, slack=slack)
+        if prefers_laplace(layout, laplace, epsilon=epsilon, delta=delta, slack=slack):
+            return ChosenNoise(columns, replace(layout, is_laplace=True), pure, laplace, None)
+    budget = Budget(epsilon=epsilon, delta=delta, slack=slack)
+    vectors = NoisyVectors(budget, entries=columns.most_entries(layout, index))  # proof: step 1
+    gaussian = GaussianNoise(vectors, slack=slack, fraction=1 - columns.quantile_share(layout))
+    return ChosenNoise(columns, layout, budget, gaussian, vectors)
+
+
+def prefers_laplace(layout: Layout, laplace: LaplaceNoise, *, epsilon: float, delta: float, slack: float) -> bool:
+    """Return whether Laplace noise has the smaller expected intervals and threshold, by their geometric mean."""
+    square, other = layout.squared_sensitivity, replace(layout, is_laplace=True)
+    vector = NoisyVector.calibrate(epsilon=epsilon, delta=delta - slack, squared_sensitivities=(square,))
+    threshold = noise_bound(keys=layout.groups_per_unit, scale=vector.scales[0], slack=slack) if slack else 0
+    return _score(other, laplace.scale(other), laplace.above(other)) < _score(layout, vector.scales[0], threshold)
+
+
+def _score(layout: Layout, scale: float, above: int) -> float:
+    """Return the sum of logarithms of expected widths, and of about how many units an undeclared group needs."""
+    halves = expected_halves(layout, scale, 1)
+    widths = [halves["records"], *[halves.get("sum", 1.0)] * layout.sums, halves.get("people", 1.0)]
+    return sum(map(math.log, [*widths, 1 + above / head_weight(layout)]))

@@ -8,13 +8,13 @@ from typing import Any, cast
 import numpy as np
 
 from quorate.core.arrays import Floats, Integers
-from quorate.core.mechanisms import NoisyVectors, SparseSums
 from quorate.models.saving.codecs import from_plain, to_plain
 from quorate.models.saving.contract import State
 from quorate.release.numbers._contributions import GroupSums
-from quorate.release.numbers._estimates import Answers, NoisySums, count_answers
+from quorate.release.numbers._estimates import GAUSSIAN, LAPLACE, Answers, NoiseLaw, NoisySums, count_answers
 from quorate.release.numbers._keys import GroupIndex, Parents, merge_keys
 from quorate.release.numbers._layout import CutColumn, Layout, SummedColumn, Weights
+from quorate.release.numbers._noise import GaussianNoise, LaplaceNoise
 from quorate.release.numbers._quantiles import Probes, empty_probes, quantile_answers
 
 NOT_RELEASED = "not released for unpublished groups"
@@ -46,10 +46,11 @@ class NoisyGroups:
     weights: Weights
     merged: Integers
     entry_scale: float
+    law: NoiseLaw = GAUSSIAN
 
     @property
     def scale(self) -> Floats:
-        """The scale of the noise of each group's entries."""
+        """The standard deviation of the noise of each group's entries."""
         return np.asarray(self.entry_scale * np.sqrt(self.merged))
 
     def _column(self, index: int) -> Integers:
@@ -57,16 +58,18 @@ class NoisyGroups:
 
     def people(self) -> Answers:
         """Return the number of people in each group."""
-        return count_answers(self.entries[:, 0], weight=self.weights.people, scale=self.scale)
+        return count_answers(self.entries[:, 0], weight=self.weights.people, scale=self.scale, law=self.law)
 
     def records(self, bound: float) -> Answers:
         """Return the number of records in each group."""
-        return count_answers(self._column(0), weight=self.weights.records, scale=self.scale, bound=bound)
+        weight = self.weights.records
+        return count_answers(self._column(0), weight=weight, scale=self.scale, bound=bound, law=self.law)
 
     def sums(self, position: int, count: int) -> NoisySums:
         """Return the entries of the summed column at this position among `count`."""
         records, sums = self._column(0), self._column(1 + position)
-        return NoisySums(records, sums, self._column(1 + count + position), self.weights, self.scale, self.merged)
+        missing = self._column(1 + count + position)
+        return NoisySums(records, sums, missing, self.weights, self.scale, self.merged, self.law)
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,11 @@ class Published:
     @property
     def _groups(self) -> NoisyGroups:
         merged = np.ones(len(self.keys), dtype=np.int64) if self.merged is None else self.merged
-        return NoisyGroups(self.entries, self.layout.weights, merged, self.scale)
+        return NoisyGroups(self.entries, self.layout.weights, merged, self.scale, self._law)
+
+    @property
+    def _law(self) -> NoiseLaw:
+        return LAPLACE if self.layout.is_laplace else GAUSSIAN
 
     @property
     def least_units(self) -> float | None:
@@ -117,7 +124,8 @@ class Published:
         parts = [self._answers(self._groups, statistics, bound)]
         parts[0] |= self._quantiles(statistics)
         if self.other.size:
-            row = NoisyGroups(self.other[None, :], self.layout.other_weights, np.ones(1, dtype=np.int64), self.scale)
+            one = np.ones(1, dtype=np.int64)
+            row = NoisyGroups(self.other[None, :], self.layout.other_weights, one, self.scale, self._law)
             parts.append(self._answers(row, statistics, bound))
             nothing = np.full(1, np.nan)
             for name, level in statistics.quantiles:
@@ -207,10 +215,8 @@ def _join(parts: Sequence[Answers]) -> Answers:
     )
 
 
-def release_sums(
-    exact: GroupSums, index: GroupIndex, layout: Layout, vectors: NoisyVectors, *, slack: float, fraction: float
-) -> Published:
-    """Release the sums of all groups: proof: steps 4 and 5.
+def release_sums(exact: GroupSums, index: GroupIndex, layout: Layout, noise: GaussianNoise | LaplaceNoise) -> Published:
+    """Release the sums of all groups: proof: steps 4, 5 and 9.
 
     Parameters
     ----------
@@ -220,17 +226,12 @@ def release_sums(
         The groups.
     layout
         The public weights, and how far a unit moves the sums.
-    vectors
-        The budget.
-    slack
-        The probability with which any undeclared group of a single unit is published, at most.
-    fraction
-        The share of what the vectors have left.
+    noise
+        The noise, and the budget that pays for it.
     """
-    square = layout.squared_sensitivity
     if index.is_declared:
         weighted = exact.weigh(exact.values, layout.weights)
-        noisy, scale = vectors.release(weighted.ravel(), squared_sensitivity=square, fraction=fraction)
+        noisy, scale = noise.release(layout, weighted.ravel())
         no_row = np.zeros(0, dtype=np.int64)
         return Published(
             layout, exact.sums, (), tuple(index.keys), noisy.reshape(weighted.shape), no_row, scale, threshold=None
@@ -246,20 +247,12 @@ def release_sums(
         row = exact.weigh(rest[None, :], other_weights)
         return np.concatenate([weighted[chosen, 1:].ravel(), row.ravel()])
 
-    heads, noisy, mechanism = SparseSums.release_within(
-        vectors,
-        dict(zip(keys, weighted[:, 0].tolist(), strict=True)),
-        sums_of,
-        head=weights.people or weights.records,
-        keys_per_unit=layout.groups_per_unit,
-        squared_sensitivity=square,
-        slack=slack,
-        fraction=fraction,
-    )
+    exact_heads = dict(zip(keys, weighted[:, 0].tolist(), strict=True))
+    heads, noisy, scale, threshold = noise.release_keys(layout, exact_heads, sums_of)
     rest = noisy[: len(heads) * width].reshape(len(heads), width)
     entries = np.column_stack([np.array(list(heads.values()), dtype=np.int64), rest])
     other = noisy[len(heads) * width :]
-    return Published(layout, exact.sums, (), tuple(heads), entries, other, mechanism.scale, mechanism.threshold)
+    return Published(layout, exact.sums, (), tuple(heads), entries, other, scale, threshold)
 
 
 def expected_halves(layout: Layout, scale: float, size: int, rank_scale: float = 0.0) -> dict[str, float]:
@@ -270,13 +263,13 @@ def expected_halves(layout: Layout, scale: float, size: int, rank_scale: float =
     layout
         The public weights.
     scale
-        The scale of the noise.
+        The standard deviation of the noise.
     size
         The number of records of the group.
     rank_scale
         The deviation of the number of values below a quantile, from all rounds together.
     """
-    weights, z = layout.weights, 1.96
+    weights, z = layout.weights, (LAPLACE if layout.is_laplace else GAUSSIAN).half
     halves = {"records": z * scale / weights.records}
     if layout.has_people:
         halves["people"] = z * scale / weights.people
@@ -284,7 +277,7 @@ def expected_halves(layout: Layout, scale: float, size: int, rank_scale: float =
         halves["sum"] = z * scale / weights.sums
         halves["values"] = z * scale * math.sqrt(1 / weights.records**2 + 1 / weights.sums**2)
         halves["mean"] = math.hypot(halves["sum"], halves["values"] / 2) / size  # a mean half-way to a bound
-    halves["rank"] = z * rank_scale / size
+    halves["rank"] = GAUSSIAN.half * rank_scale / size
     return halves
 
 

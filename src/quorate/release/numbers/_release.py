@@ -21,8 +21,7 @@ from quorate.core.ballots import release_counts
 from quorate.core.checks import check_count, check_delta, check_positive, check_rate
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.mechanisms import NoisyVectors
-from quorate.core.privacy import Budget
-from quorate.core.privacy.claims import Claim, Node, Total
+from quorate.core.privacy.claims import Claim, Node, Total, budget_node
 from quorate.core.progress import progress
 from quorate.models.account import Account
 from quorate.models.predictors.sklearn_compat import ShowsClaim
@@ -36,12 +35,12 @@ from quorate.release.numbers._estimates import Answers
 from quorate.release.numbers._keys import GroupIndex, KeyColumn, find_whole_dates, key_texts
 from quorate.release.numbers._layout import Layout
 from quorate.release.numbers._lookups import Lookups
-from quorate.release.numbers._measured import MeasuredColumns
+from quorate.release.numbers._measured import MeasuredColumns, choose_noise
 from quorate.release.numbers._published import Published, Statistics, plain_rows, release_sums
-from quorate.release.numbers._quantiles import rank_scale, release_probes
+from quorate.release.numbers._quantiles import release_probes
 from quorate.release.numbers._rows import PrivateRows
 from quorate.release.numbers._sql import read_sql
-from quorate.release.people import PERSON, RECORD
+from quorate.release.people import PERSON, RECORD, large_delta_notes
 from quorate.release.workloads import Columns
 from quorate.tables.columns import Category, Kind, Number, Sentences
 from quorate.tables.document import kind_from_document
@@ -49,7 +48,6 @@ from quorate.tables.reading import DEFAULT_READING, Reading
 from quorate.tables.results import Table, make_table
 from quorate.tables.schema import Schema
 
-_SLACK_SHARE = 0.2  # of delta, for undeclared groups of a single unit
 _ANSWER_COLUMNS = ("measure", "answer", "low", "high", "note")
 _SIZES = (30, 100, 1000)  # of groups, for a plan
 
@@ -80,7 +78,8 @@ class GroupRelease(SavedModel, ShowsClaim, BaseEstimator):
         operators are =, !=, <, <=, >, >=, in, not in, missing and present; texts such as "2024-05-01" are dates after
         <, <=, > and >=. How many records meet them stays private.
     epsilon, delta
-        The privacy loss allowed. All of it is spent by `fit`.
+        The privacy loss allowed. All of it is spent by `fit`. If there are no quantiles and all bounds are declared,
+        noise is Laplace noise where that is less; with declared groups, delta is then 0.
     groups_per_person, records_per_person
         With `groups`, the largest numbers of groups and of records of a person that count; in each group at most
         records_per_person / groups_per_person. Noise grows with both. By default a person counts once.
@@ -88,8 +87,8 @@ class GroupRelease(SavedModel, ShowsClaim, BaseEstimator):
         An `Account`, or its folder: a total that this release draws on, with others about the same people.
 
     After `fit`: `published_` has the noisy sums, `claim_` the guarantee, `unit_` whether the record or the person is
-    protected, `units_` the public number of units, `notes_` what was found with noise, `budget_` the account and
-    `seconds_` the duration. No private record and no exact sum is kept.
+    protected, `units_` the public number of units, `notes_` what was found with noise, `budget_` the account,
+    `delta_` that of the claim and `seconds_` the duration. No private record and no exact sum is kept.
 
     >>> rng = np.random.default_rng(0)
     >>> visits = {"region": rng.choice(["north", "south"], 20_000), "cost": rng.gamma(2.0, 100.0, 20_000)}
@@ -178,25 +177,22 @@ class GroupRelease(SavedModel, ShowsClaim, BaseEstimator):
                 "groups_per_person and records_per_person (--groups-per-person) let more of them count"
             )
         columns.notes += [f"records count where {' and '.join(map(str, where))}"] * bool(where)
-        slack = 0.0 if index.is_declared else delta * _SLACK_SHARE
-        budget = Budget(epsilon=epsilon, delta=delta, slack=slack)
-        vectors = NoisyVectors(budget, entries=columns.most_entries(layout, index))  # proof: step 1
+        chosen = choose_noise(columns, layout, index, epsilon=epsilon, delta=delta)
         units = rows.count_units()
-        _refuse_hopeless(columns.expected_halves(layout, vectors)["records"], units, epsilon)
+        _refuse_hopeless(chosen.halves()["records"], units, epsilon)
+        columns.notes += large_delta_notes(chosen.budget.delta, units)
+        spends = {"epsilon": epsilon, "delta": chosen.budget.delta}
         charge: AbstractContextManager[Any] = (
-            nullcontext() if account is None else account.charge_during(epsilon=epsilon, delta=delta, unit=unit)
+            nullcontext() if account is None else account.charge_during(**spends, unit=unit)
         )
         with charge, progress("releasing numbers by group"):
-            sums, cuts = columns.find(rows, vectors, layout, index)  # proof: step 6
-            exact = rows.sum_groups(index, layout, sums)  # proof: steps 2 and 3
+            sums, cuts = columns.find(rows, chosen.vectors, chosen.layout, index)  # proof: step 6
+            exact = rows.sum_groups(index, chosen.layout, sums)  # proof: steps 2 and 3
             first: Published = release_counts(
-                SealedCounts(exact),
-                lambda counted: release_sums(
-                    counted, index, layout, vectors, slack=slack, fraction=1 - columns.quantile_share(layout)
-                ),
+                SealedCounts(exact), lambda counted: release_sums(counted, index, chosen.layout, chosen.noise)
             )
             first = replace(first, cuts=tuple(cuts), parents=index.parents)
-            published = _release_quantiles(first, statistics, rows, index, vectors)
+            published = _release_quantiles(first, statistics, rows, index, chosen.vectors)
         if not published.keys:
             columns.notes.append(
                 "no group is large enough; name fewer columns, or parts of dates such as visited:month"
@@ -206,9 +202,9 @@ class GroupRelease(SavedModel, ShowsClaim, BaseEstimator):
             for name in find_whole_dates(published.keys, keys)
         ]
         total = getattr(account, "total", None)
+        self.budget_, self.delta_ = spent_budget(**spends), chosen.budget.delta
         self._keep(published, statistics, unit=unit, units=units, notes=columns.notes, total=total)
-        self.claim_part_ = vectors.claim_part()
-        self.budget_, self.seconds_ = spent_budget(epsilon, delta), time.perf_counter() - began
+        self.claim_part_, self.seconds_ = budget_node(chosen.budget), time.perf_counter() - began
         return self
 
     def _statistics(self) -> Statistics:
@@ -268,7 +264,7 @@ class GroupRelease(SavedModel, ShowsClaim, BaseEstimator):
         if self.total_ is not None:
             conditions.append(str(self.total_))
         replaced = f"all records of one of {self.units_} people" if is_person else f"one of {self.units_} records"
-        return str(Claim(self.epsilon, self.delta, replaced, "the whole release is", tuple(conditions)))
+        return str(Claim(self.epsilon, self.delta_, replaced, "the whole release is", tuple(conditions)))
 
     def answer(self, measures: Sequence[str] | None = None, *, by: Any = None) -> Table:
         """Return a tidy table: the columns of `by`, `measure`, `answer`, `low` and `high` (95%), and `note`.
@@ -349,17 +345,12 @@ class GroupRelease(SavedModel, ShowsClaim, BaseEstimator):
         kinds, _ = read_declarations(self.columns)
         statistics, index = self._statistics(), GroupIndex(self._key_columns(kinds))
         layout, columns = self._layout(statistics, index, is_person=is_person), MeasuredColumns(statistics, kinds)
-        slack = 0.0 if index.is_declared else self.delta * _SLACK_SHARE
-        budget = Budget(epsilon=self.epsilon, delta=self.delta, slack=slack)
-        vectors = NoisyVectors(budget, entries=columns.most_entries(layout, index))
+        chosen = choose_noise(columns, layout, index, epsilon=self.epsilon, delta=self.delta)
         levels = [level for _, level in statistics.quantiles]
-        ranks = rank_scale(layout, levels, vectors, fraction=columns.rest_share * columns.quantile_share(layout))
         rows = [
             {"group of": size, **row}
             for size in (check_count("size", size) for size in sizes)
-            for row in columns.expected(
-                columns.expected_halves(layout, vectors, size, ranks), has_people=layout.has_people
-            )
+            for row in columns.expected(chosen.halves(size, levels), has_people=layout.has_people)
         ]
         return make_table({name: [row[name] for row in rows] for name in rows[0]})
 
@@ -410,11 +401,11 @@ class GroupRelease(SavedModel, ShowsClaim, BaseEstimator):
         if not published.fits(statistics) or values["unit"] not in (RECORD, PERSON):
             raise InvalidInput("the sums of a release must match its groups and measures; the folder is damaged")
         total = from_plain(values["total"], Total)
+        release.budget_, release.delta_ = spent_budget(release.epsilon, release.delta), release.delta
         release._keep(
             published, statistics, unit=values["unit"], units=int(values["units"]), notes=values["notes"], total=total
         )
-        release.claim_part_ = values["claim_part"]
-        release.budget_, release.seconds_ = spent_budget(release.epsilon, release.delta), 0.0
+        release.claim_part_, release.seconds_ = values["claim_part"], 0.0
         return release
 
     def page_facts(self, schema: Any = None) -> list[str]:
@@ -464,11 +455,11 @@ def _refuse_hopeless(half: float, units: int, epsilon: float) -> None:
 
 
 def _release_quantiles(
-    published: Published, statistics: Statistics, rows: PrivateRows, index: GroupIndex, vectors: NoisyVectors
+    published: Published, statistics: Statistics, rows: PrivateRows, index: GroupIndex, vectors: NoisyVectors | None
 ) -> Published:
     """Return the release with the quantiles of its groups, for all that the vectors have left."""
     targets = published.targets(statistics)
-    if not targets:
+    if not targets or vectors is None:
         return published
     numbers = {key: number for number, key in enumerate(index.keys)}
     chosen = np.array([numbers[key] for key in published.keys], dtype=np.int64)
