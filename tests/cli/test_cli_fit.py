@@ -453,20 +453,6 @@ def test_folders_that_are_no_models(data, model, tmp_path, capsys):
         assert f"is not a model: {told}" in capsys.readouterr().err
     assert quorate("predict", queries, model) == 1
     assert "is not a model: it is a file, and a model is a folder" in capsys.readouterr().err
-    before, schema = spent(model), (model / "schema.json").read_text()
-    try:
-        (model / "schema.json").write_text(schema.replace('"north"', '"nord"'))
-        assert quorate("predict", model, queries) == 1
-        assert "schema.json was changed after the model was saved" in capsys.readouterr().err
-        (model / "schema.json").write_text("{")
-        assert quorate("predict", model, queries) == 1
-        assert "schema.json was changed after the model was saved" in capsys.readouterr().err
-        (model / "schema.json").unlink()
-        assert quorate("predict", model, queries) == 1
-        assert "schema.json is missing from the model" in capsys.readouterr().err
-    finally:
-        (model / "schema.json").write_text(schema)
-    assert spent(model) == before
 
 
 def test_a_schema_that_the_manifest_does_not_list_is_refused_by_all_who_open_the_model(tmp_path, capsys):
@@ -490,20 +476,6 @@ def test_a_schema_that_the_manifest_does_not_list_is_refused_by_all_who_open_the
         (served,) = open_models(Settings.of(folder, keys=False))
         assert list(served.inputs.names) == ["features"]
         served.session.close()
-
-
-def test_server_and_command_line_check_a_listed_schema_by_its_hash(data, model):
-    (served,) = open_models(Settings.of(model, keys=False))
-    served.session.close()
-    assert served.inputs.names == list(open_folder(model).schema().columns)
-    schema = (model / "schema.json").read_text()
-    try:
-        (model / "schema.json").write_text(schema.replace('"north"', '"nord"'))
-        for opened in _WAYS_TO_OPEN:
-            with pytest.raises(InvalidInput, match="was changed after the model was saved"):
-                opened(model)
-    finally:
-        (model / "schema.json").write_text(schema)
 
 
 def test_no_input_is_written_over(data, model, tmp_path, capsys):

@@ -487,6 +487,7 @@ def test_saved_without_pickle_and_rebuilt(name):
     with np.load(file, allow_pickle=False) as saved:
         again = teachers_from_arrays(saved)
     assert type(again) is type(teachers)
+    assert all(array.tobytes() == again.arrays()[key].tobytes() for key, array in teachers.arrays().items())
     assert (again.votes(X) == teachers.votes(X)).all()
     assert repr(again) == repr(teachers)
 

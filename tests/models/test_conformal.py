@@ -458,24 +458,6 @@ def write_table(path, rows, seed):
     return path
 
 
-def test_the_command_line_makes_sets_and_asks_them(tmp_path, capsys, monkeypatch, run_json):
-    monkeypatch.chdir(tmp_path)
-    for name, rows, seed in (("a", 2000, 1), ("p", 100, 2), ("b", 2000, 3)):
-        write_table(tmp_path / f"{name}.csv", rows, seed)
-    run_json("fit semi-private a.csv --public p.csv --label y --epsilon 4 --out rule")
-    bill = run_json("fit conformal b.csv --model rule --label y --miscoverage 0.4 --out sets")
-    assert (bill["epsilon"], bill["delta"], bill["units"], bill["classes"]) == (1.0, 0.0, 2000, ["ill", "well"])
-    (tmp_path / "q.csv").write_text("x,z\n9,9\n-9,-9\n")
-    assert main(["predict", "sets", "q.csv"]) == 0
-    lines = list(csv.reader(capsys.readouterr().out.splitlines()))
-    assert lines == [
-        ["row", "answer", "outcome", "set"],
-        ["1", "ill", "answered", '["ill"]'],
-        ["2", "well", "answered", '["well"]'],
-    ]
-    assert run_json("predict sets q.csv")["sets"] == [["ill"], ["well"]]
-
-
 def write_costs(path, rows, seed):
     """Write a table of ages, wards and costs; a few costs are no numbers."""
     random = np.random.default_rng(seed)
@@ -550,23 +532,6 @@ def test_no_value_of_a_private_file_is_refused_where_the_model_has_no_schema(
     held.loc[7, "a"] = odd
     held.to_csv("held.csv", index=False)
     assert run_json("check rule held.csv --label yes")["units"] == 600
-
-
-def test_a_classifier_saved_from_python_has_sets_and_is_tested_by_the_command_line(
-    tmp_path, capsys, monkeypatch, run_json
-):
-    monkeypatch.chdir(tmp_path)
-    random = np.random.default_rng(4)
-    X = random.normal(size=(3000, 2))
-    y = (X[:, 0] + random.logistic(size=3000) / 4 > 0).astype(float)
-    save(PrivateLogisticRegression(epsilon=4.0, classes=[0.0, 1.0]).fit(X, y, public=X[:300]), "rule")
-    table = pandas.DataFrame(random.normal(size=(2000, 2)), columns=["a", "b"])
-    table.assign(yes=(table.a > 0).astype(int)).to_csv("held.csv", index=False)
-    fit = "fit conformal held.csv --label yes --model rule"
-    assert run_json(f"{fit} --out sets")["classes"] == [0.0, 1.0]
-    run_json("check rule held.csv --label yes --max-error 0.2")
-    assert main([*fit.split(), "--out", "x", "--largest-error", "1"]) == 1
-    assert "--largest-error does not apply to this model" in " ".join(capsys.readouterr().err.split())
 
 
 def test_sets_of_several_labels_are_refused():

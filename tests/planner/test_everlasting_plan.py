@@ -221,17 +221,3 @@ def test_fit_plans_by_a_public_table_or_not_at_all(tmp_path, capsys):
     (tmp_path / "other").mkdir()
     assert fit_line(tmp_path / "other", learner="centroid", no_quorums=400, json=False) == 0
     assert "everlasting" in capsys.readouterr().err
-
-
-def test_the_command_fits_and_asks(tmp_path, capsys):
-    table, model = write_line(tmp_path / "records.csv", 10_000, 0), tmp_path / "model"
-    settings = ["--label", "y", "--classes", "no,yes", "--concept", "thresholds", "--json"]
-    settings += ["--epsilon", "8", "--delta", "1e-5", "--out", str(model)]
-    assert main(["fit", "everlasting", str(table), *settings]) == 0
-    assert json.loads(capsys.readouterr().out)["method"] == "everlasting"
-    (tmp_path / "asked.csv").write_text("x\n0.95\n0.05\n")
-    assert main(["predict", str(model), str(tmp_path / "asked.csv"), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["answered"] == 2
-    assert main(["fit", "everlasting", str(table), *settings[:-1], str(tmp_path / "other"), "--teachers", "9"]) == 2
-    assert "--teachers" in capsys.readouterr().err
