@@ -90,6 +90,16 @@ def tracing() -> None:
     assert TracerProvider().get_tracer("quorate")
 
 
+def identity() -> None:
+    """What checks the tokens of issuers is there, with a server that takes them."""
+    from joserfc import jws
+
+    from quorate.service import Settings
+
+    assert jws.extract_compact
+    assert Settings(models={"triage": "triage"}, identity="identity.toml")
+
+
 def onnx() -> None:
     """A published model becomes a graph that the runtime reads."""
     import onnxruntime
@@ -210,6 +220,7 @@ PROMISES = {
     "dask": dask,
     "docs": docs,
     "excel": excel,
+    "identity": identity,
     "mlflow": mlflow,
     "onnx": onnx,
     "postgres": postgres,

@@ -73,7 +73,7 @@ class FakeLedger:
         pass
 
     def add(self, token, *scopes):
-        self.keys[token] = SimpleNamespace(id=token.split("_")[1], scopes=scopes, revoked=False)
+        self.keys[token] = SimpleNamespace(id=token.split("_")[1], name=token, scopes=scopes, revoked=False)
 
     def note_refusals(self, refusals):
         self.noted += refusals

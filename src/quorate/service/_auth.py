@@ -1,9 +1,11 @@
 """Authentication of callers and their scopes.
 
 A key comes as `Authorization: Bearer KEY`, or as the password of HTTP Basic, which browsers can send. It belongs to one
-model: to the ledger that made it. Scopes are "ask", "budget" and "admin", which includes the other two. A server
-without keys listens on loopback only, and every local caller counts as its owner. Requests from pages of other sites
-are refused, and so are requests whose Host header is not a loopback name (DNS rebinding).
+model: to the ledger that made it. Scopes are "ask", "budget", "admin", which includes these two, and "keys", which
+changes keys and which no other scope includes. Tokens of other issuers come in the same way, and open the key of their
+subject (`quorate.service._identity`). A server without keys listens on loopback only, and every local caller counts as
+its owner. Requests from pages of other sites are refused, and so are requests whose Host header is not a loopback name
+(DNS rebinding).
 """
 
 import asyncio
@@ -16,25 +18,27 @@ from dataclasses import dataclass
 from typing import Any
 
 from quorate.service._errors import Refused
+from quorate.service._identity import TOKEN_LIMIT, is_token
 from quorate.service._settings import is_loopback
 
 CHALLENGES = ('Bearer realm="quorate"', 'Basic realm="quorate", charset="UTF-8"')  # browsers read one from each line
 
 _KEPT_SECONDS = 1.0  # how long a key that was revoked may still be taken for one
 _SEARCH_SECONDS = 5.0  # that a ledger may take to look for a key
-_LONGEST_TOKEN = 256
+_KEY_LIMIT = 256  # characters of a key
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The sender of a request: the id of its key, and its scopes."""
+    """The sender of a request: the id of its key, its scopes, and the name of its holder."""
 
     id: str
     scopes: frozenset[str]
+    name: str = ""
 
     def may(self, scope: str) -> bool:
         """Return whether this caller has a scope; every caller has the scope ""."""
-        return not scope or scope in self.scopes or "admin" in self.scopes
+        return not scope or scope in self.scopes or ("admin" in self.scopes and scope != "keys")
 
 
 OWNER = Caller("", frozenset({"admin"}))
@@ -79,7 +83,7 @@ class Access:
             return OWNER
         if model in self.published:
             return ANYBODY
-        if token is None or len(token) > _LONGEST_TOKEN:
+        if token is None or len(token) > (TOKEN_LIMIT if is_token(token) else _KEY_LIMIT):
             return None
         entry = model, hashlib.blake2b(token.encode(), digest_size=16).digest()
         remembered = self._callers.get(entry)
@@ -111,7 +115,7 @@ class Access:
         if finder is None or key is None or key.revoked:
             self._callers.pop(entry, None)  # Unknown tokens are not cached, so they cannot evict callers with keys.
             return None
-        caller = Caller(key.id, frozenset(key.scopes))
+        caller = Caller(key.id, frozenset(key.scopes), key.name)
         self._callers[entry] = caller, time.monotonic() + _KEPT_SECONDS
         return caller
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from quorate.core.errors import LedgerRefused, QuorateError
 from quorate.service._auth import Access
 from quorate.service._errors import Refused
+from quorate.service._identity import Identities
 from quorate.service._settings import ORDERS, Settings
 from quorate.service._telemetry import Log
 from quorate.service.model import VERSION, Model
@@ -52,6 +53,7 @@ class Repository:
     def __init__(self, models: Iterable[Model], settings: Settings, log: Log, source: "Folders | None" = None) -> None:
         self.models: dict[str, Model] = {}
         self.access = Access(required=settings.keys)
+        self._identities = Identities(settings.identity) if settings.identity else None
         for model in models:
             self._install(model)
         self._source, self._log, self._seconds = source, log, settings.stop_seconds
@@ -61,8 +63,9 @@ class Repository:
         self._followed: dict[str, str] = {}
 
     def _install(self, model: Model) -> None:
+        finder = model.find_key if self._identities is None else self._identities.finder(model)
         self.models[model.name] = model
-        self.access.register(model.name, model.find_key, published=model.published)
+        self.access.register(model.name, finder, published=model.published)
 
     async def index(self, names: Collection[str], *, ready: bool = False) -> list[dict[str, str]]:
         """Return these models in the protocol's index format; with `ready`, only the ready models."""

@@ -43,6 +43,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         The number of worker processes.
     keys
         Whether requests need a key. A server without keys listens on loopback only, because it trusts every caller.
+    identity
+        A TOML file of issuers whose bearer tokens open models too, such as an OpenID Connect provider's.
     pace_ms
         Answers leave a whole number of paces, in milliseconds, after their request arrived; 0 switches pacing off.
     trusted
@@ -110,6 +112,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     tls_key: str = ""
     traces: str = ""
     outside_mark: bool = True
+    identity: str = ""
 
     def __post_init__(self) -> None:
         if not self.models:
@@ -129,6 +132,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
                 "without keys a server listens on loopback alone (127.0.0.1, ::1 or localhost); make a key with "
                 "'quorate keys add' or listen on loopback"
             )
+        if self.identity and not self.keys:
+            raise InvalidInput("a server that takes tokens of issuers requires keys; leave --no-keys out")
 
     @classmethod
     def of(cls, *folders: str | Path, **options: object) -> "Settings":

@@ -9,6 +9,7 @@ import stat
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -160,11 +161,18 @@ class _FolderKeys:
 
     def find_key(self, token: str) -> Any:
         """Return the key of this token; None also where the ledger cannot be read."""
+        return self._look_up(lambda ledger: ledger.find_key(token))
+
+    def find_subject(self, issuer: str, subject: str) -> Any:
+        """Return the key of a subject of an issuer of tokens; None also where the ledger cannot be read."""
+        return self._look_up(lambda ledger: ledger.find_subject(issuer, subject))
+
+    def _look_up(self, find: Callable[[Ledger], Any]) -> Any:
         try:
             if self._ledger is None:
                 self.read_keys()
             assert self._ledger is not None
-            return self._ledger.find_key(token)
+            return find(self._ledger)
         except LedgerRefused:
             return None
         finally:

@@ -14,6 +14,7 @@ from quorate.core.ledger import Refusal
 from quorate.core.privacy import Cost
 from quorate.core.requests import Replies, Request
 from quorate.models.saving import PrivateFolder, whole_spending
+from quorate.models.saving.saving import default_share
 from quorate.service._batcher import RequestBatcher
 from quorate.service._inputs import Inputs, MatrixInput, inputs_of
 from quorate.service._outputs import ANSWERS, Outputs, outputs_of
@@ -86,6 +87,7 @@ class Model:
         ledger: Any = None,
         queue_limit: int = 1024,
         whole_view: Callable[[Any], Any] = lambda view: view,
+        default_share: Callable[[str], dict[str, Any]] | None = None,
         hides_entries: bool = False,
     ) -> None:
         self.name, self.session, self.ledger, self.claim = name, session, ledger, claim
@@ -95,6 +97,7 @@ class Model:
         )
         self._probe = Latest(self._find_ledger_cause, valid_seconds=_PROBE_VALID_SECONDS)
         self.verification = Latest(self._verify_ledger, valid_seconds=_VERIFIED_SECONDS)
+        self.default_share = default_share or getattr(ledger, "default_share", None)  # of a key, by its project
         self.refused = ""  # why it is not loaded, and answers nothing
         self._keys = ledger  # the ledger that has its keys, also where nothing else of it is used
         self.hides_outcomes = self.progress is not None  # Only the owner of an everlasting model may see the outcomes.
@@ -122,7 +125,7 @@ class Model:
             ledger=getattr(model.session_, "ledger", None),
             queue_limit=queue_limit,
             hides_entries=model.spending.hides_entries,
-            **({} if folder is None else {"whole_view": partial(whole_spending, folder)}),
+            **({} if folder is None else _views_of(folder, model.session_)),
         )
 
     @classmethod
@@ -145,6 +148,10 @@ class Model:
     def find_key(self) -> Callable[[str], Any] | None:
         """The function that finds a key of this model by its token; None without keys."""
         return None if self._keys is None else self._keys.find_key
+
+    def find_subject(self, issuer: str, subject: str) -> Any:
+        """Return the key of a subject of an issuer of tokens, or None without one."""
+        return None if self._keys is None else self._keys.find_subject(issuer, subject)
 
     @property
     def published(self) -> bool:
@@ -236,6 +243,13 @@ class Model:
         finally:
             if hasattr(self.session, "close"):
                 await asyncio.to_thread(self.session.close)
+
+
+def _views_of(folder: PrivateFolder, session: Any) -> dict[str, Any]:
+    """Return what the folder of a model says of its account and of the shares of its keys."""
+    views: dict[str, Any] = {"whole_view": partial(whole_spending, folder)}
+    ledger = getattr(session, "ledger", None)
+    return views if ledger is None else views | {"default_share": partial(default_share, folder, ledger)}
 
 
 def _refuse_all(requests: list[Any]) -> list[Any]:

@@ -7,7 +7,10 @@ The id is the caller: answers and shares belong to it, and stay when the secret 
 import hashlib
 import hmac
 import math
+import os
+import pwd
 import secrets
+import socket
 import threading
 import time
 import unicodedata
@@ -18,9 +21,9 @@ from functools import cached_property
 from typing import Any
 
 from quorate.core.checks import check_count
-from quorate.core.errors import InvalidInput, LedgerRefused
+from quorate.core.errors import InvalidInput, LedgerRefused, QuotaSpent
 from quorate.core.ledger._rules import State
-from quorate.core.ledger._shares import LIMITS, Key, Share
+from quorate.core.ledger._shares import LIMITS, Key, Share, check_key, find_subject
 from quorate.core.ledger.chain import LedgerPart
 
 _FRESH = 1.0  # seconds for which keys are not read again: a key that is revoked may work so long
@@ -62,6 +65,23 @@ def _skeleton(name: str) -> str:
     return "".join(sign for sign in plain if not unicodedata.combining(sign) and not sign.isspace())
 
 
+Actor = Mapping[str, str]
+
+
+def local_actor() -> Actor:
+    """Return who changes keys in this process: a user of the operating system."""
+    try:
+        name = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # such as in a container
+        name = str(os.getuid())
+    return {"via": "command", "name": name, "host": socket.gethostname()}
+
+
+def _signed(body: dict[str, Any], by: Actor | None) -> dict[str, Any]:
+    """Return the body of an entry with who makes it."""
+    return body | {"by": dict(local_actor() if by is None else by)}
+
+
 def _limits(state: State, values: Mapping[str, Any]) -> dict[str, int | None]:
     """Return limits as a share keeps them; `budget`, a part of the whole, becomes a cost in quanta."""
     limits = {name: value for name, value in values.items() if name in LIMITS}
@@ -89,24 +109,24 @@ class _Known:
         parts = token.split("_", 2)
         if len(parts) != 3 or parts[0] != "qk":
             return None
-        with self._lock:
-            key = self._fresh(state).keys.get(parts[1])
+        key = self.latest(state).keys.get(parts[1])
         at, digest = time.time(), _hash(parts[2])
         fits = hmac.compare_digest(digest, key.hash if key is not None else "")
         former = key.former if key is not None and at < key.former_until else ""
         fits = hmac.compare_digest(digest, former) or fits
         return key if fits and key is not None and key.opens(at) else None
 
-    def _fresh(self, state: Callable[[], State]) -> State:
+    def latest(self, state: Callable[[], State]) -> State:
         """Return what was read lately. Where the ledger cannot be read nothing is answered, and old keys will do."""
-        age = time.monotonic() - self._read
-        if self._state is None or age > _FRESH:
-            try:
-                self._state, self._read = state(), time.monotonic()
-            except LedgerRefused:
-                if self._state is None or age > _STALE:
-                    raise
-        return self._state
+        with self._lock:
+            age = time.monotonic() - self._read
+            if self._state is None or age > _FRESH:
+                try:
+                    self._state, self._read = state(), time.monotonic()
+                except LedgerRefused:
+                    if self._state is None or age > _STALE:
+                        raise
+            return self._state
 
     def read(self, state: Callable[[], State]) -> None:
         """Read the keys now, so that for a while `find` need not."""
@@ -138,9 +158,13 @@ class KeyRing(LedgerPart):
         scopes: Sequence[str] = ("ask",),
         project: str = "",
         expires: float | None = None,
+        by: Actor | None = None,
         **limits: Any,
     ) -> str:
-        """Make an API key and return its token, which is shown this once: only a hash of it is kept."""
+        """Make an API key and return its token, which is shown this once: only a hash of it is kept.
+
+        The entry names who made it: `by`, or the user of this process.
+        """
         key_id, secret = secrets.token_hex(4), secrets.token_urlsafe(32)
         with self.change() as change:
             key = Key(
@@ -153,9 +177,79 @@ class KeyRing(LedgerPart):
                 expires=expires,
                 **_limits(change.state, _known_limits(limits)),  # type: ignore[arg-type]
             )
-            change.append("key_added", {"key": asdict(key) | {"scopes": list(key.scopes)}})
+            change.append("key_added", _signed(_added(key), by))
         self._key_cache.forget()
         return f"qk_{key_id}_{secret}"
+
+    def copy_key(self, key: Key, *, by: Actor | None = None, **limits: Any) -> None:
+        """Let the key of another ledger open this one too, by the same secret, with a share here.
+
+        Where it is here already, its secret and its revocation are copied, and its share stays.
+        """
+        with self.change() as change:
+            present = change.state.keys.get(key.id)
+            if present is None:
+                names = (other.name for other in change.state.keys.values())
+                copied = Key(
+                    id=key.id,
+                    name=_checked_name("name", key.name, names),
+                    scopes=key.scopes,
+                    hash=key.hash,
+                    created=change.at,
+                    expires=key.expires,
+                    **_limits(change.state, _known_limits(limits)),  # type: ignore[arg-type]
+                )
+                change.append("key_added", _signed(_added(copied), by))
+            elif (present.name, present.issuer) != (key.name, ""):
+                raise InvalidInput(f"the key {key.id} must be the same in both ledgers, got {present.name!a} in one")
+            elif present.hash != key.hash:
+                body = {"id": key.id, "hash": key.hash, "former_until": key.former_until}
+                change.append("key_rotated", _signed(body, by))
+            if key.revoked and not change.state.keys[key.id].revoked:
+                change.append("key_revoked", _signed({"id": key.id}, by))
+        self._key_cache.forget()
+
+    def check_share(self, project: str, *, scopes: Sequence[str], **limits: Any) -> None:
+        """Refuse a share that no key of this ledger can have."""
+        state = self.state()
+        values: dict[str, Any] = _limits(state, _known_limits(limits))
+        check_key(state, Key(id="", name="", scopes=tuple(scopes), hash="", created=0.0, project=project, **values))
+
+    def add_subject(
+        self,
+        name: str,
+        *,
+        issuer: str,
+        subject: str,
+        most: int,
+        scopes: Sequence[str],
+        project: str = "",
+        **limits: Any,
+    ) -> Key:
+        """Return the key of a subject of an issuer of tokens; make it, with this share, unless it is there.
+
+        The share of a key that is there stays. At most `most` subjects have keys, because every answer writes all keys.
+        """
+        with self.change() as change:
+            present = find_subject(change.state, issuer, subject)
+            if present is not None:
+                return present
+            if sum(bool(key.issuer) for key in change.state.keys.values()) >= most:
+                raise QuotaSpent(f"{most} subjects of issuers have keys of this model, and it takes no more")
+            key = Key(
+                id=secrets.token_hex(4),
+                name=name,
+                scopes=tuple(scopes),
+                hash="",
+                created=change.at,
+                project=project,
+                issuer=issuer,
+                subject=subject,
+                **_limits(change.state, _known_limits(limits)),  # type: ignore[arg-type]
+            )
+            change.append("key_added", _signed(_added(key), {"via": "token", "name": name}))
+        self._key_cache.forget()
+        return key
 
     def default_share(self, project: str = "", *, phase_no_quorums: int | None = None) -> dict[str, Any]:
         """Return the limit of a key for which none is given: a tenth of the budget, or of what closes a phase.
@@ -170,45 +264,56 @@ class KeyRing(LedgerPart):
             return {} if party.per_phase is not None else {"per_phase": max(1, rows // _DEFAULT_PARTS)}
         return {} if (party.cost, party.no_quorums) != (None, None) else {"budget": 1 / _DEFAULT_PARTS}
 
-    def change_key(self, id: str, **values: Any) -> None:
+    def change_key(self, id: str, *, by: Actor | None = None, **values: Any) -> None:
         """Change limits of a key, its `project`, or when it `expires`. What it has used stays counted."""
         with self.change() as change:
             changes: dict[str, Any] = {name: values.pop(name) for name in ("project", "expires") if name in values}
             changes |= _limits(change.state, _known_limits(values))
-            change.append("key_changed", {"id": id, "values": changes})
+            change.append("key_changed", _signed({"id": id, "values": changes}, by))
         self._key_cache.forget()
 
-    def rotate_key(self, id: str, *, grace: float = 0.0) -> str:
+    def rotate_key(self, id: str, *, grace: float = 0.0, by: Actor | None = None) -> str:
         """Return a new token of the same caller, which keeps its share and its answers.
 
         The one before opens the key for `grace` more seconds.
         """
         secret = secrets.token_urlsafe(32)
         with self.change() as change:
-            change.append("key_rotated", {"id": id, "hash": _hash(secret), "former_until": change.at + grace})
+            body = {"id": id, "hash": _hash(secret), "former_until": change.at + grace}
+            change.append("key_rotated", _signed(body, by))
         self._key_cache.forget()
         return f"qk_{id}_{secret}"
 
-    def revoke_key(self, id: str) -> None:
+    def revoke_key(self, id: str, *, by: Actor | None = None) -> None:
         """Let a key open nothing more."""
         with self.change() as change:
-            change.append("key_revoked", {"id": id})
+            change.append("key_revoked", _signed({"id": id}, by))
         self._key_cache.forget()
 
-    def set_project(self, name: str, **limits: Any) -> None:
+    def set_project(self, name: str, *, by: Actor | None = None, **limits: Any) -> None:
         """Make a project, or change its limits: a share that its keys have together."""
         with self.change() as change:
             values = _limits(change.state, _known_limits(limits))
             project = _checked_name("project", name, change.state.projects)
-            change.append("project_set", {"name": project, "values": values})
+            change.append("project_set", _signed({"name": project, "values": values}, by))
 
     def find_key(self, token: str) -> Key | None:
         """Return the key of this token, or None where there is none, or it was revoked, or has expired."""
         return self._key_cache.find(token, self.state)
 
+    def find_subject(self, issuer: str, subject: str) -> Key | None:
+        """Return the key of a subject of an issuer of tokens, also one that was revoked; None without one."""
+        return find_subject(self._key_cache.latest(self.state), issuer, subject)
+
     def read_keys(self) -> None:
         """Read the keys again. A server does so by its own clock, so that no caller waits less because of another."""
         self._key_cache.read(self.state)
+
+
+def _added(key: Key) -> dict[str, Any]:
+    document = asdict(key) | {"scopes": list(key.scopes)}
+    # Without a subject, an entry is one that the version before this one can replay.
+    return {"key": {name: value for name, value in document.items() if value or name not in ("issuer", "subject")}}
 
 
 def _known_limits(limits: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -15,8 +15,8 @@ from quorate.core.requests import SetAside
 if TYPE_CHECKING:
     from quorate.core.ledger._rules import State
 
-Scope = Literal["ask", "budget", "admin"]
-SCOPES: tuple[Scope, ...] = ("ask", "budget", "admin")
+Scope = Literal["ask", "budget", "admin", "keys"]
+SCOPES: tuple[Scope, ...] = ("ask", "budget", "admin", "keys")
 LIMITS = ("quota", "per_minute", "per_phase", "no_quorums", "cost")
 _MINUTE = 60
 _PARTS = 50  # A request reserves at most this part of a share at a time, which limits the loss of a crash.
@@ -47,7 +47,8 @@ class Share:
 class Key(Share):
     """An API key, with its name, its scopes and its share. Only hashes of its secrets are kept.
 
-    After a rotation the `former` secret opens the same key until `former_until`.
+    After a rotation the `former` secret opens the same key until `former_until`. The key of a `subject` of an `issuer`
+    of tokens has no secret: tokens of that issuer open it.
     """
 
     id: str
@@ -60,6 +61,8 @@ class Key(Share):
     revoked: bool = False
     former: str = field(default="", repr=False)
     former_until: float = 0.0
+    issuer: str = ""
+    subject: str = ""
 
     def opens(self, at: float) -> bool:
         """Return whether the key is valid at this time."""
@@ -355,16 +358,29 @@ def _add_key(state: "State", body: Mapping[str, Any], at: float) -> "State":
     (key,) = keys_from([body["key"]]).values()
     if key.id in state.keys:
         raise InvalidInput(f"the id of a new key must be new, got {key.id}")
-    if not key.scopes or not set(key.scopes) <= set(SCOPES):
-        raise InvalidInput(f"scopes must be some of {', '.join(SCOPES)}, got {', '.join(key.scopes) or 'none'}")
+    if bool(key.issuer) == bool(key.hash) or (key.issuer and find_subject(state, key.issuer, key.subject) is not None):
+        raise InvalidInput("a key must have a secret, or be the first of a subject of an issuer of tokens")
     return _with_key(state, key)
 
 
+def find_subject(state: "State", issuer: str, subject: str) -> Key | None:
+    """Return the key of a subject of an issuer, also one that was revoked; None without one."""
+    keys = (key for key in state.keys.values() if key.issuer and (key.issuer, key.subject) == (issuer, subject))
+    return next(keys, None)
+
+
 def _with_key(state: "State", key: Key) -> "State":
+    check_key(state, key)
+    return replace(state, keys={**state.keys, key.id: key})
+
+
+def check_key(state: "State", key: Key) -> None:
+    """Refuse a key with scopes, a project or limits that this ledger does not have."""
+    if not key.scopes or not set(key.scopes) <= set(SCOPES):
+        raise InvalidInput(f"scopes must be some of {', '.join(SCOPES)}, got {', '.join(key.scopes) or 'none'}")
     if key.project and key.project not in state.projects:
         raise InvalidInput(f"there is no project {key.project!r}; `quorate keys project` makes one")
     _check_limits(state, key)
-    return replace(state, keys={**state.keys, key.id: key})
 
 
 def _revoke_key(state: "State", body: Mapping[str, Any], at: float) -> "State":
@@ -378,6 +394,8 @@ def _change_key(state: "State", body: Mapping[str, Any], at: float) -> "State":
 
 def _rotate_key(state: "State", body: Mapping[str, Any], at: float) -> "State":
     key = _find_key(state, body["id"])
+    if key.issuer:
+        raise InvalidInput(f"the key {key.id} has no secret to exchange: tokens of {key.issuer} open it")
     rotated = replace(key, hash=str(body["hash"]), former=key.hash, former_until=float(body["former_until"]))
     return _with_key(state, rotated)
 
