@@ -22,6 +22,7 @@ from quorate.service import Settings, make_app
 from quorate.service._identity import Identities, Rule, Subject, fits
 from quorate.service._telemetry import Log
 from quorate.service._worker import open_models
+from support.documents import DOCS, blocks_of
 from support.issuer import fetch_keys, issuing, request_token
 from support.service_client import features, in_process, serving
 
@@ -372,6 +373,13 @@ def test_other_algorithms_are_taken_where_they_are_allowed(issuer, tmp_path):
     for algorithm, key in zip(("ES256", "Ed25519", "PS256"), keys, strict=True):
         token = issuer.token(key=key, header={"alg": algorithm, "kid": key.kid}, **WARD)
         assert identities.verify(token).subject == "alice"
+
+
+def test_the_rules_of_the_guide_can_be_read(issuer, tmp_path):
+    (rules,) = [block.body for block in blocks_of(DOCS / "howto" / "identity.md") if block.language == "toml"]
+    (tmp_path / "identity.toml").write_text(rules)
+    fetch_keys(issuer, tmp_path / "hospital.jwks.json")
+    assert [rule.models for rule in Identities(tmp_path / "identity.toml")._rules("icu")] == [("triage", "icu")]
 
 
 PLAIN = st.one_of(st.text(max_size=5), st.booleans(), st.integers(-3, 3))

@@ -411,7 +411,7 @@ def test_what_is_sent_is_what_the_types_say():
     with asking(shelf, model) as ask:
         for route in sorted(ROUTES, key=lambda route: route.endpoint == "unload"):
             own = ("share", "feed", "insert", "forget")  # which have real keys and models in tests of their own
-            if route.endpoint in DOCUMENTS and route.endpoint not in own:
+            if route.endpoint in DOCUMENTS and route.endpoint not in own and route.scope != "keys":
                 body = features([1, 0, 0], id="a") if route.endpoint == "infer" else b""
                 got = ask(route.path.format(name="m", version="1"), "qk_m_owner", body, route.method)
                 assert got.status == 200, (route.path, got.body)

@@ -32,7 +32,7 @@ from quorate.cli.app import app
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 IGNORED = [line.strip() for line in (ROOT / ".gitignore").read_text().splitlines() if line.startswith("docs/")]
-LANGUAGES = {"python", "console", "nginx", "json", "text"}
+LANGUAGES = {"python", "console", "nginx", "json", "text", "toml"}
 _LONG = ("serve", "studio", "ask", "demo", "audit")  # run for long, or until stopped
 READ_ONLY = {("quorate", name) for name in _LONG}
 EXAMPLE_KEY = "1f2e3d4c"
@@ -164,7 +164,9 @@ def run_command(command, not_run):
         return
     words = shlex.split(command, comments=True)
     if EXAMPLE_KEY in words:
-        words[words.index(EXAMPLE_KEY)] = new_key(words[3])
+        words[words.index(EXAMPLE_KEY)] = key = new_key(words[3])
+        for other in [words[place + 1] for place, word in enumerate(words) if word == "--also"]:
+            assert main(["keys", "extend", words[3], key, other]) == 0, command
     if words[0] in SHELL:
         subprocess.run(command, shell=True, check=True)  # our own guide
     elif words[:3] == ["python", "-m", "benchmarks"]:

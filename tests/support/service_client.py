@@ -49,7 +49,9 @@ async def call(app, method, path, body=b"", headers=None, parts=None):
 
     given = {"content-length": str(len(body))} if parts is None else {}
     pairs = [(name.encode(), value.encode("latin-1")) for name, value in (LOCAL | given | (headers or {})).items()]
-    await app({"type": "http", "method": method, "path": path, "query_string": b"", "headers": pairs}, receive, send)
+    path, _, query = path.partition("?")
+    scope = {"type": "http", "method": method, "path": path, "query_string": query.encode(), "headers": pairs}
+    await app(scope, receive, send)
     return Got(sent["status"], sent["headers"], sent["body"])
 
 

@@ -1,5 +1,6 @@
-"""Make, list, change and revoke the keys of a model's callers."""
+"""Make, list, change and revoke the keys of a model's callers, and say who did."""
 
+import json as jsons
 import sys
 import time
 from collections.abc import Collection, Mapping
@@ -9,11 +10,11 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
-from quorate.cli.ledger import key_figures, open_ledger
+from quorate.cli.ledger import open_ledger
 from quorate.cli.options import AsJson, ModelPath, option, with_options
-from quorate.cli.output import show, show_line, show_rows
+from quorate.cli.output import check_new_file, show, show_line, show_rows
 from quorate.core.errors import InvalidInput
-from quorate.core.ledger import Ledger, share_figures
+from quorate.core.ledger import Ledger, audit_lines, check_audit, key_figures, refusal_lines, share_figures
 from quorate.models.saving.folder import open_private
 from quorate.models.saving.saving import default_share
 
@@ -23,11 +24,18 @@ _DAY = 24 * 3600.0
 _SHARES = ("budget", "no_quorums", "per_phase")  # The limits that leave something to other keys.
 
 KeyId = Annotated[str, Parameter(help="The key's id, as `quorate keys list` shows it.")]
+Also = Annotated[
+    tuple[Path, ...],
+    Parameter(
+        negative="", help="Another model that the key opens by `quorate keys extend`. May be given more than once."
+    ),
+]
 Scopes = Annotated[
-    tuple[Literal["ask", "budget", "admin"], ...],
+    tuple[Literal["ask", "budget", "admin", "keys"], ...],
     Parameter(
         negative="",
-        help="What the key may do: ask queries, read the budget, or everything. May be given more than once.",
+        help="What the key may do: ask queries, read the budget, both and whatever else an owner may (admin), or "
+        "change keys of others over HTTP (keys). May be given more than once.",
     ),
 ]
 Lifted = Annotated[
@@ -94,16 +102,20 @@ def _add(
     if unlimited and is_limited:
         raise InvalidInput("--unlimited must stand without --budget, --no-quorums and --per-phase; leave one out")
     with open_ledger(model) as ledger:
-        if not (unlimited or is_limited or set(scope) == {"budget"}):
+        if not unlimited and not is_limited and _may_ask(scope):
             values |= default_share(open_private(model), ledger, values.get("project", ""))
         token = ledger.add_key(name, scopes=scope, **values)
     _warn_of_share(values, scope)
     return _show_token(token, name, model, {"scopes": list(scope)}, as_json=json)
 
 
+def _may_ask(scopes: Collection[str]) -> bool:
+    return not {"ask", "admin"}.isdisjoint(scopes)
+
+
 def _warn_of_share(values: Mapping[str, Any], scopes: Collection[str]) -> None:
     """Say what a key that may ask can spend."""
-    if set(scopes) == {"budget"}:
+    if not _may_ask(scopes):
         return
     share = "the share of its project" if values.get("project") else "the whole budget"
     if "budget" in values:
@@ -115,11 +127,58 @@ def _warn_of_share(values: Mapping[str, Any], scopes: Collection[str]) -> None:
     print(f"quorate: this key may use {share}", file=sys.stderr)
 
 
+@keys.command(name="extend")
+@with_options(_limit_options(_LIMITS))
+def _extend(
+    model: ModelPath,
+    id: KeyId,
+    *others: Annotated[Path, Parameter(help="The other models that the key is to open.")],
+    unlimited: Annotated[bool, Parameter(negative="", help="As for `quorate keys add`.")] = False,
+    json: AsJson = False,
+    **limits: Any,
+) -> int:
+    """Let a key open other models too, such as a key of an organisation: same id, same secret, a share in each.
+
+    Where a model knows the key already, its secret and its revocation are copied there, and its share stays.
+    """
+    values = _changes(limits)
+    if not others:
+        raise InvalidInput("name the other models that the key is to open")
+    for other in others:
+        share = dict(values)
+        with open_ledger(other) as ledger:
+            if not unlimited and values.keys().isdisjoint(_SHARES):
+                share |= default_share(open_private(other), ledger)
+            ledger.copy_key(_key_of(model, id), **share)
+    figures = {"id": id, "models": [str(path) for path in (model, *others)]}
+    return show_line(f"the key {id} opens {', '.join(figures['models'])}", figures, as_json=json)
+
+
+def _key_of(model: Path, id: str) -> Any:
+    """Return a key of a model with its hash."""
+    with open_ledger(model) as ledger:
+        key = ledger.state().keys.get(id)
+    if key is None or key.issuer:
+        raise InvalidInput(f"{model} must have a key {id!r} with a secret; `quorate keys list` lists the keys")
+    return key
+
+
+def _copy_to(also: Collection[Path], model: Path, id: str) -> None:
+    """Copy the secret and the revocation of a key to other models that know it."""
+    for other in also:
+        key = _key_of(model, id)
+        with open_ledger(other) as ledger:
+            if id not in ledger.state().keys:
+                raise InvalidInput(f"{other} has no key {id!r}; `quorate keys extend` lets it open that model")
+            ledger.copy_key(key)
+
+
 @keys.command(name="rotate")
 def _rotate(
     model: ModelPath,
     id: KeyId,
     *,
+    also: Also = (),
     grace: Annotated[float, Parameter(help="For how many hours the old secret stays valid.")] = 0.0,
     json: AsJson = False,
 ) -> int:
@@ -129,6 +188,7 @@ def _rotate(
     with open_ledger(model) as ledger:
         token = ledger.rotate_key(id, grace=3600 * grace)
         name = next(key.name for key in ledger.view().keys if key.id == id)
+    _copy_to(also, model, id)
     return _show_token(token, name, model, {}, as_json=json)
 
 
@@ -150,10 +210,12 @@ def _change(model: ModelPath, id: KeyId, *, lift: Lifted = (), json: AsJson = Fa
 
 
 @keys.command(name="revoke")
-def _revoke(model: ModelPath, id: KeyId, *, json: AsJson = False) -> int:
+def _revoke(model: ModelPath, id: KeyId, *, also: Also = (), json: AsJson = False) -> int:
     """Revoke a key. A running server refuses it within a second or so. Answers already given are not undone."""
     with open_ledger(model) as ledger:
         ledger.revoke_key(id)
+    _copy_to(also, model, id)
+    with open_ledger(model) as ledger:
         return _show_key(ledger, id, "revoked", as_json=json)
 
 
@@ -180,6 +242,40 @@ def _project(
         (figures,) = (share_figures(project, view) for project in view.projects if project.name == name)
     text = f"keys of {name!r} share its limits: quorate keys add {model} NAME --project ..."
     return show_line(text, {"name": name} | figures, as_json=json)
+
+
+@keys.command(name="log")
+def _log(
+    model: ModelPath,
+    *,
+    after: Annotated[int, Parameter(help="Leave out the entries up to this one: the `seq` of the last line sent.")] = 0,
+    refusals: Annotated[bool, Parameter(negative="", help="Add the last 1,000 refusals of callers with keys.")] = False,
+    out: Annotated[Path | None, Parameter(help="A new file for the lines. Without it they are printed.")] = None,
+    check: Annotated[
+        Path | None, Parameter(help="Check a file of earlier lines instead: none was changed, removed or added.")
+    ] = None,
+) -> int:
+    """Write who changed keys, shares and the ledger as lines of JSON, oldest first, for an audit system.
+
+    The lines are entries of the ledger, which hang together by keyed hashes. Each has a seal under the ledger's key, so
+    that an edited line shows. Compaction removes entries: send the lines elsewhere before.
+    """
+    if out is not None:
+        check_new_file(out)
+    with open_ledger(model) as ledger:
+        if check is not None:
+            with check.open(encoding="utf-8", errors="replace") as lines:
+                count = check_audit(ledger, lines)
+            print(f"quorate: {count:,} lines are as the ledger has them", file=sys.stderr)
+            return 0
+        found = [*audit_lines(ledger, after=after), *(refusal_lines(ledger) if refusals else ())]
+    text = "".join(jsons.dumps(line) + "\n" for line in found)
+    if out is None:
+        print(text, end="")
+    else:
+        out.write_text(text, encoding="utf-8")
+        print(f"quorate: {len(found):,} lines written to {out}", file=sys.stderr)
+    return 0
 
 
 @keys.command(name="list")

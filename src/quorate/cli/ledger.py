@@ -14,11 +14,11 @@ from quorate.cli.options import AsJson, ModelPath
 from quorate.cli.output import check_new_file, show, show_bill, show_line
 from quorate.core.errors import InvalidInput, LedgerRefused
 from quorate.core.ledger import (
-    Key,
     Ledger,
     LedgerView,
     check_export,
     export_entries,
+    key_figures,
     move,
     restore,
     share_figures,
@@ -62,20 +62,6 @@ def _ledger_figures(model: Path, view: LedgerView) -> dict[str, Any]:
     }
     phase = getattr(view, "phase", None)  # Of an everlasting model. The holder of the folder is the owner.
     return figures | ({} if phase is None else {figure: getattr(phase, name) for name, figure in _PHASE.items()})
-
-
-def key_figures(key: Key, view: LedgerView) -> dict[str, Any]:
-    """Return what may be shown of a key: never its secret, nor the hash of it."""
-    return {
-        "id": key.id,
-        "name": key.name,
-        "scopes": list(key.scopes),
-        "project": key.project or None,
-        **share_figures(key, view),
-        "created": key.created,
-        "expires": key.expires,
-        "revoked": key.revoked,
-    }
 
 
 @ledger.command(name="show")

@@ -12,9 +12,8 @@ import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -24,6 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from quorate import __version__
 from quorate.core.errors import QuorateError
+from quorate.service._administration import Administration
 from quorate.service._auth import OWNER, Caller, check_site, token_of
 from quorate.service._documents import EXTENSIONS, IndexRequest, LoadRequest
 from quorate.service._errors import Refused
@@ -33,7 +33,7 @@ from quorate.service._http import (
     json_response,
     open_context,
     page_response,
-    read_body,
+    read_order,
     refusal_response,
 )
 from quorate.service._infer import Infer
@@ -61,10 +61,8 @@ _KEYS_SECONDS = 0.5
 _STALL_SECONDS = 1.0  # how often it is looked whether a ledger has stopped answering
 _FOLLOW_SECONDS = 0.5  # how often a worker looks for what others were ordered to load
 _END_SECONDS = 1.0  # A process ends after this time even if a model still closes.
-_ORDER_BYTES, _ORDER_SECONDS = 4096, 2.0  # of a body that orders something, which comes with its headers
 _EVERY_RESPONSE = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
 
-Order = TypeVar("Order", IndexRequest, LoadRequest)
 Handler = Callable[[Request], Awaitable[Response]]
 
 
@@ -179,12 +177,15 @@ class Service:
         self.repository = Repository(models, settings, log, source)
         self.models, self.access = self.repository.models, self.repository.access
         self.inference = Infer(settings, self.metrics)
+        self.administration = Administration(settings, self.models, self._find_callers)
         self._recurring: list[asyncio.Task[None]] = []
 
     def handler(self, name: str) -> Handler:
         """Return what answers the routes of this name."""
-        handler: Handler = getattr(self.inference, name, None) or getattr(self, f"_{name}")
-        return handler
+        for part in (self.inference, self.administration):
+            if handler := getattr(part, name, None):
+                return handler  # type: ignore[no-any-return]
+        return getattr(self, f"_{name}")  # type: ignore[no-any-return]
 
     async def authorize_caller(self, request: Request, scope: str, *, with_refused: bool = False) -> None:
         """Authenticate the caller and check its scope before the body is read.
@@ -258,7 +259,7 @@ class Service:
         names = {*await self._find_callers(token), *self.access.published}
         if token is not None and not names - self.access.published:
             raise Refused("unauthenticated")
-        ready = (await _read_order(request, IndexRequest)).ready if names else False
+        ready = (await read_order(request, IndexRequest)).ready if names else False
         return json_response(await self.repository.index(names, ready=ready))
 
     async def _load(self, request: Request) -> Response:
@@ -275,7 +276,7 @@ class Service:
         """Return the name of the model that its owner orders to be loaded or unloaded."""
         if not is_owner(context_of(request).caller):
             raise Refused("forbidden", "this takes a key of the model's owner, and this server has no keys")
-        await _read_order(request, LoadRequest)
+        await read_order(request, LoadRequest)
         return context_of(request).named_model.name
 
     async def _model(self, request: Request) -> Response:
@@ -407,14 +408,3 @@ def _check_model(model: Model | None, version: str, *, with_refused: bool) -> No
 
 def _token(context: Context) -> str | None:
     return token_of(context.headers.get(b"authorization"))
-
-
-async def _read_order(request: Request, kind: type[Order]) -> Order:
-    """Return the body of a request that orders something, which may be empty."""
-    body = await read_body(request, limit=_ORDER_BYTES, seconds=_ORDER_SECONDS)
-    try:
-        return msgspec.json.decode(body or b"{}", type=kind)
-    except msgspec.ValidationError:
-        raise Refused("bad_request", "the body asks for something that this server does not do") from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise Refused("bad_json") from None

@@ -169,6 +169,132 @@ class Share(_Document):
     last_use: Number | None
 
 
+class _Limits(_Document):
+    quota: int | None = None
+    per_minute: int | None = None
+    per_phase: int | None = None
+    no_quorums: int | None = None
+    budget: float | None = None
+
+
+Limit = Literal["quota", "per_minute", "per_phase", "no_quorums", "budget"]
+
+
+class KeyOrder(_Limits, kw_only=True):
+    """A new key: who it is for, what it may do, and its share: a tenth of the budget unless this says another."""
+
+    name: str
+    scopes: tuple[Literal["ask", "budget"], ...] = ("ask",)
+    project: str = ""
+    expires_days: float | None = None
+    unlimited: bool = False
+
+
+class KeyChange(_Limits, kw_only=True):
+    """New limits of a key, and limits to lift; those that are not named stay."""
+
+    project: str | None = None
+    expires_days: float | None = None
+    lift: tuple[Limit | Literal["expires"], ...] = ()
+
+
+class ProjectOrder(_Limits, kw_only=True):
+    """A project, with new limits and limits to lift; those that are not named stay."""
+
+    name: str
+    lift: tuple[Limit, ...] = ()
+
+
+class RotationOrder(_Document):
+    """For how many hours the old secret stays valid."""
+
+    grace_hours: float = 0.0
+
+
+class ExtensionOrder(_Limits, kw_only=True):
+    """The other models that a key is to open, and its share in each."""
+
+    models: list[str]
+    unlimited: bool = False
+
+
+class KeyOrdered(_Document):
+    """What became of an order: the key and its models; its new secret; the proposal, where a second person decides."""
+
+    id: str
+    models: list[str]
+    key: str | msgspec.UnsetType = msgspec.UNSET
+    proposal: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class _Use(_Document, kw_only=True):
+    quota: int | None
+    used: int
+    per_minute: int | None
+    per_phase: int | None
+    in_phase: int
+    no_quorums: int | None
+    no_quorums_met: int
+    budget: Number | None
+    budget_spent: Number
+    last_use: Number | None
+
+
+class KeyEntry(_Use, kw_only=True):
+    """A key, without its secret: its holder, its limits and its use."""
+
+    id: str
+    name: str
+    scopes: list[str]
+    issuer: str | None
+    project: str | None
+    created: Number
+    expires: Number | None
+    revoked: bool
+
+
+class ProjectEntry(_Use, kw_only=True):
+    """A project: the limits that its keys share, and their use."""
+
+    name: str
+
+
+class ProposalEntry(_Document):
+    """A change that waits for a second person."""
+
+    id: str
+    at: Number
+    by: dict[str, str]
+    kind: str
+    change: dict[str, Any]
+
+
+class KeyListing(_Document):
+    """The keys, the projects and the proposals of a model."""
+
+    keys: list[KeyEntry]
+    projects: list[ProjectEntry]
+    proposals: list[ProposalEntry]
+
+
+class AuditLine(_Document, kw_only=True):
+    """An entry of the ledger about keys, shares or the ledger itself, and who made it."""
+
+    seq: int
+    time: str
+    event: str
+    by: dict[str, str] | None
+    details: dict[str, Any]
+    seal: str
+
+
+class AuditLog(_Document):
+    """Lines of the audit trail, and the entry to go on after."""
+
+    lines: list[AuditLine]
+    after: int
+
+
 class Fed(_Document):
     """How many points an everlasting model was fed."""
 
@@ -199,6 +325,16 @@ DOCUMENTS: dict[str, Any] = {  # by the endpoint that sends them
     "unload": Nothing,
     "share": Share,
     "budget": Budget,
+    "list_keys": KeyListing,
+    "add_key": KeyOrdered,
+    "change_key": KeyOrdered,
+    "rotate_key": KeyOrdered,
+    "revoke_key": KeyOrdered,
+    "extend_key": KeyOrdered,
+    "set_project": KeyOrdered,
+    "approve": KeyOrdered,
+    "reject": KeyOrdered,
+    "audit": AuditLog,
     "feed": Fed,
     "insert": Inserted,
     "forget": Forgotten,

@@ -14,7 +14,7 @@ import math
 import os
 import time
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import msgspec
 from starlette.requests import Request
@@ -26,6 +26,10 @@ from quorate.service.model import Model
 
 _CONTEXT = "quorate"  # the key of a request's scope
 _ID_BYTES, _IDS = 8, 512  # of an id, and how many are drawn together
+
+_ORDER_BYTES, _ORDER_SECONDS = 4096, 2.0  # of a body that orders something, which comes with its headers
+
+Order = TypeVar("Order", bound=msgspec.Struct)
 
 _ids: list[str] = []  # for the next requests
 
@@ -97,6 +101,17 @@ async def read_body(request: Request, *, limit: int, seconds: float) -> bytes:
                 message = await request.receive()
     except TimeoutError:
         raise Refused("too_slow") from None
+
+
+async def read_order(request: Request, kind: type[Order]) -> Order:
+    """Return the body of a request that orders something, which may be empty."""
+    body = await read_body(request, limit=_ORDER_BYTES, seconds=_ORDER_SECONDS)
+    try:
+        return msgspec.json.decode(body or b"{}", type=kind)
+    except msgspec.ValidationError:
+        raise Refused("bad_request", "the body asks for something that this server does not do") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise Refused("bad_json") from None
 
 
 def json_response(document: Any) -> Response:

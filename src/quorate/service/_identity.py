@@ -10,6 +10,7 @@ the model when it first comes, with the share of the rule. Later tokens change n
 
 import math
 import os
+import re
 import stat
 import threading
 import time
@@ -39,7 +40,9 @@ _PRIVATE = {"d", "p", "q", "k"}  # members of a JWK that only its owner may have
 _RSA_BITS = 2048
 _WATCH_SECONDS = 1.0  # how often it is looked whether a file of keys has changed
 _SUBJECT_LENGTH = 255  # ASCII characters, by OpenID Connect
-_LONGEST_LEEWAY = 300
+_LONGEST_LEEWAY = 300  # seconds
+_LONGEST_HOURS = 24 * 31
+_NAME = re.compile(r"\w{1,32}", re.ASCII)
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -345,12 +348,14 @@ def _check_issuer(title: str, name: str, rules: IssuerRules) -> None:
     unknown = [algorithm for algorithm in rules.algorithms if algorithm not in _ALGORITHMS]
     if unknown or not rules.algorithms:
         raise InvalidInput(f"{title} must have algorithms of {', '.join(_ALGORITHMS)}, got {unknown or 'none'}")
-    if not (name.isascii() and name.isidentifier() and len(name) <= 32):
+    if not _NAME.fullmatch(name):
         raise InvalidInput(f"{title} must have a name of 1 to 32 letters, digits and underscores")
-    if not (rules.issuer and rules.audience and rules.rules):
-        raise InvalidInput(f"{title} must have an issuer, an audience and rules")
-    if not (0 <= rules.leeway <= _LONGEST_LEEWAY and 0 < rules.longest_hours <= 24 * 31):
-        raise InvalidInput(f"{title} must have leeway of 0 to {_LONGEST_LEEWAY} seconds, longest_hours up to {24 * 31}")
+    for member in ("issuer", "audience", "rules"):
+        if not getattr(rules, member):
+            raise InvalidInput(f"{title} must have {member}, got none")
+    for member, most in (("leeway", _LONGEST_LEEWAY), ("longest_hours", _LONGEST_HOURS)):
+        if not 0 <= getattr(rules, member) <= most:
+            raise InvalidInput(f"{title} must have {member} of 0 to {most}, got {getattr(rules, member)}")
 
 
 def _read_closed(path: Path) -> bytes:

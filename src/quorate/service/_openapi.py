@@ -9,7 +9,17 @@ import msgspec
 
 from quorate import __version__
 from quorate.service._codec import DATATYPES, ChangeBody, RequestBody
-from quorate.service._documents import DOCUMENTS, IndexRequest, LoadRequest
+from quorate.service._documents import (
+    DOCUMENTS,
+    ExtensionOrder,
+    IndexRequest,
+    KeyChange,
+    KeyOrder,
+    LoadRequest,
+    Nothing,
+    ProjectOrder,
+    RotationOrder,
+)
 from quorate.service._errors import PROBLEMS
 from quorate.service._outputs import OUTPUT_NAMES
 from quorate.service._settings import Settings
@@ -56,6 +66,18 @@ ROUTES = (
     ),
     RouteInfo("/insert/{name}", "POST", "insert", "admin", "Owner", "Take records into a model of neighbours"),
     RouteInfo("/forget/{name}", "POST", "forget", "admin", "Owner", "Forget units of a model of neighbours"),
+    RouteInfo("/keys/{name}", "GET", "list_keys", "keys", "Keys", "The keys, projects and proposals of a model"),
+    RouteInfo("/keys/{name}/add", "POST", "add_key", "keys", "Keys", "Make a key"),
+    RouteInfo("/keys/{name}/{id}/change", "POST", "change_key", "keys", "Keys", "Change the share of a key"),
+    RouteInfo("/keys/{name}/{id}/rotate", "POST", "rotate_key", "keys", "Keys", "Replace the secret of a key"),
+    RouteInfo("/keys/{name}/{id}/revoke", "POST", "revoke_key", "keys", "Keys", "Revoke a key"),
+    RouteInfo("/keys/{name}/{id}/extend", "POST", "extend_key", "keys", "Keys", "Let a key open other models too"),
+    RouteInfo("/projects/{name}", "POST", "set_project", "keys", "Keys", "Make a project, or change its share"),
+    RouteInfo(
+        "/proposals/{name}/{id}/approve", "POST", "approve", "keys", "Keys", "Make a change that another proposed"
+    ),
+    RouteInfo("/proposals/{name}/{id}/reject", "POST", "reject", "keys", "Keys", "Drop a change that was proposed"),
+    RouteInfo("/audit/{name}", "GET", "audit", "keys", "Keys", "Who changed keys, shares and the ledger"),
     RouteInfo("/docs", "GET", "docs", None, "Description", "This description, as a page"),
     RouteInfo("/openapi.json", "GET", "openapi", None, "Description", "This description, as an OpenAPI document"),
     RouteInfo("/", "GET", "dashboard", "budget", "Owner", "The dashboard: budgets, answers, keys, refusals, ledgers"),
@@ -75,6 +97,14 @@ _BODIES = {  # The type of a body by its endpoint; the body of a repository requ
     "index": IndexRequest,
     "load": LoadRequest,
     "unload": LoadRequest,
+    "add_key": KeyOrder,
+    "change_key": KeyChange,
+    "rotate_key": RotationOrder,
+    "revoke_key": Nothing,
+    "extend_key": ExtensionOrder,
+    "set_project": ProjectOrder,
+    "approve": Nothing,
+    "reject": Nothing,
 }
 _BODY_CODES = ("bad_http", "bad_json", "bad_request", "cross_site", "too_slow", "too_large", "headers_too_large")
 _QUERY_CODES = (  # that only queries can meet
@@ -100,6 +130,8 @@ _ANSWER_EXAMPLE = {
 _PARAMETERS = {
     "name": "the name of a model, which is the name of its folder",
     "version": "the version of a model; each has one, and it is 1",
+    "id": "the id of a key, or of a proposal",
+    "after": "the last entry of the audit trail that is known already",
     "Idempotency-Key": "the id of this request, which overrides the id in the body; a repeated request is charged once",
     "Inference-Header-Content-Length": "how many bytes of the body are JSON; the rest are binary tensors",
 }
@@ -174,9 +206,11 @@ def _operation(route: RouteInfo, settings: Settings, references: dict[Any, Schem
         operation["requestBody"] = {"required": _takes_queries(route), "content": content}
     parameters = [
         _parameter(name, {"type": "string"}, where="path", required=True)
-        for name in ("name", "version")
+        for name in ("name", "version", "id")
         if f"{{{name}}}" in route.path
     ]
+    if route.endpoint == "audit":
+        parameters.append(_parameter("after", {"type": "integer", "minimum": 0}, where="query"))
     if _takes_queries(route):
         parameters.append(_parameter("Idempotency-Key", {"type": "string", "pattern": "^[\\x21-\\x7e]{1,128}$"}))
         parameters.append(_parameter("Inference-Header-Content-Length", {"type": "integer", "minimum": 0}))
@@ -194,6 +228,8 @@ def _codes(route: RouteInfo, settings: Settings) -> set[str]:
         codes |= {*_BODY_CODES, *(_QUERY_CODES if _takes_queries(route) else ())}
     if "{name}" in route.path:
         codes |= {"unknown_model", "not_ready", "ledger_refused"}
+    if route.scope == "keys":
+        codes |= {"rate_limited", "forbidden"}
     if route.endpoint == "ready":
         codes.add("not_ready")
     if route.scope is not None and settings.keys:

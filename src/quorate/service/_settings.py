@@ -45,6 +45,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         Whether requests need a key. A server without keys listens on loopback only, because it trusts every caller.
     identity
         A TOML file of issuers whose bearer tokens open models too, such as an OpenID Connect provider's.
+    four_eyes
+        Whether changes of keys over HTTP that give more wait until a second key of scope keys approves them.
     pace_ms
         Answers leave a whole number of paces, in milliseconds, after their request arrived; 0 switches pacing off.
     trusted
@@ -113,6 +115,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     traces: str = ""
     outside_mark: bool = True
     identity: str = ""
+    four_eyes: bool = False
 
     def __post_init__(self) -> None:
         if not self.models:

@@ -15,16 +15,17 @@ import threading
 import time
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
 from quorate.core.checks import check_count
 from quorate.core.errors import InvalidInput, LedgerRefused, QuotaSpent
+from quorate.core.ledger._approvals import is_wider
 from quorate.core.ledger._rules import State
 from quorate.core.ledger._shares import LIMITS, Key, Share, check_key, find_subject
-from quorate.core.ledger.chain import LedgerPart
+from quorate.core.ledger.chain import Change, LedgerPart
 
 _FRESH = 1.0  # seconds for which keys are not read again: a key that is revoked may work so long
 _STALE = 600.0  # seconds for which they are known while the ledger cannot be read: metrics can be
@@ -77,9 +78,13 @@ def local_actor() -> Actor:
     return {"via": "command", "name": name, "host": socket.gethostname()}
 
 
-def _signed(body: dict[str, Any], by: Actor | None) -> dict[str, Any]:
-    """Return the body of an entry with who makes it."""
-    return body | {"by": dict(local_actor() if by is None else by)}
+def _record(change: Change, kind: str, body: dict[str, Any], by: Actor | None, *, proposal: str = "") -> None:
+    """Append an entry with who makes it, or the proposal of it under an id."""
+    named = {"by": dict(local_actor() if by is None else by)}
+    if proposal:
+        change.append("proposed", {"id": proposal, "kind": kind, "change": body | named} | named)
+    else:
+        change.append(kind, body | named)
 
 
 def _limits(state: State, values: Mapping[str, Any]) -> dict[str, int | None]:
@@ -159,11 +164,13 @@ class KeyRing(LedgerPart):
         project: str = "",
         expires: float | None = None,
         by: Actor | None = None,
+        proposal: str = "",
         **limits: Any,
     ) -> str:
         """Make an API key and return its token, which is shown this once: only a hash of it is kept.
 
-        The entry names who made it: `by`, or the user of this process.
+        The entry names who made it: `by`, or the user of this process. With the id of a new `proposal` the key waits
+        for the approval of a second person; so it is with other changes that give more than before.
         """
         key_id, secret = secrets.token_hex(4), secrets.token_urlsafe(32)
         with self.change() as change:
@@ -177,11 +184,11 @@ class KeyRing(LedgerPart):
                 expires=expires,
                 **_limits(change.state, _known_limits(limits)),  # type: ignore[arg-type]
             )
-            change.append("key_added", _signed(_added(key), by))
+            _record(change, "key_added", _added(key), by, proposal=proposal)
         self._key_cache.forget()
         return f"qk_{key_id}_{secret}"
 
-    def copy_key(self, key: Key, *, by: Actor | None = None, **limits: Any) -> None:
+    def copy_key(self, key: Key, *, by: Actor | None = None, proposal: str = "", **limits: Any) -> None:
         """Let the key of another ledger open this one too, by the same secret, with a share here.
 
         Where it is here already, its secret and its revocation are copied, and its share stays.
@@ -199,14 +206,14 @@ class KeyRing(LedgerPart):
                     expires=key.expires,
                     **_limits(change.state, _known_limits(limits)),  # type: ignore[arg-type]
                 )
-                change.append("key_added", _signed(_added(copied), by))
+                _record(change, "key_added", _added(copied), by, proposal=proposal)
             elif (present.name, present.issuer) != (key.name, ""):
                 raise InvalidInput(f"the key {key.id} must be the same in both ledgers, got {present.name!a} in one")
             elif present.hash != key.hash:
                 body = {"id": key.id, "hash": key.hash, "former_until": key.former_until}
-                change.append("key_rotated", _signed(body, by))
-            if key.revoked and not change.state.keys[key.id].revoked:
-                change.append("key_revoked", _signed({"id": key.id}, by))
+                _record(change, "key_rotated", body, by, proposal=proposal)
+            if present is not None and key.revoked and not present.revoked:
+                _record(change, "key_revoked", {"id": key.id}, by)
         self._key_cache.forget()
 
     def check_share(self, project: str, *, scopes: Sequence[str], **limits: Any) -> None:
@@ -247,7 +254,7 @@ class KeyRing(LedgerPart):
                 subject=subject,
                 **_limits(change.state, _known_limits(limits)),  # type: ignore[arg-type]
             )
-            change.append("key_added", _signed(_added(key), {"via": "token", "name": name}))
+            _record(change, "key_added", _added(key), {"via": "token", "id": key.id, "name": name})
         self._key_cache.forget()
         return key
 
@@ -264,15 +271,21 @@ class KeyRing(LedgerPart):
             return {} if party.per_phase is not None else {"per_phase": max(1, rows // _DEFAULT_PARTS)}
         return {} if (party.cost, party.no_quorums) != (None, None) else {"budget": 1 / _DEFAULT_PARTS}
 
-    def change_key(self, id: str, *, by: Actor | None = None, **values: Any) -> None:
-        """Change limits of a key, its `project`, or when it `expires`. What it has used stays counted."""
+    def change_key(self, id: str, *, by: Actor | None = None, proposal: str = "", **values: Any) -> bool:
+        """Change limits of a key, its `project`, or when it `expires`. What it has used stays counted.
+
+        Return whether the change was made, and not proposed.
+        """
         with self.change() as change:
             changes: dict[str, Any] = {name: values.pop(name) for name in ("project", "expires") if name in values}
             changes |= _limits(change.state, _known_limits(values))
-            change.append("key_changed", _signed({"id": id, "values": changes}, by))
+            key = change.state.keys.get(id)
+            waits = proposal if key is not None and is_wider(key, replace(key, **changes)) else ""
+            _record(change, "key_changed", {"id": id, "values": changes}, by, proposal=waits)
         self._key_cache.forget()
+        return not waits
 
-    def rotate_key(self, id: str, *, grace: float = 0.0, by: Actor | None = None) -> str:
+    def rotate_key(self, id: str, *, grace: float = 0.0, by: Actor | None = None, proposal: str = "") -> str:
         """Return a new token of the same caller, which keeps its share and its answers.
 
         The one before opens the key for `grace` more seconds.
@@ -280,22 +293,34 @@ class KeyRing(LedgerPart):
         secret = secrets.token_urlsafe(32)
         with self.change() as change:
             body = {"id": id, "hash": _hash(secret), "former_until": change.at + grace}
-            change.append("key_rotated", _signed(body, by))
+            _record(change, "key_rotated", body, by, proposal=proposal)
         self._key_cache.forget()
         return f"qk_{id}_{secret}"
 
     def revoke_key(self, id: str, *, by: Actor | None = None) -> None:
         """Let a key open nothing more."""
         with self.change() as change:
-            change.append("key_revoked", _signed({"id": id}, by))
+            _record(change, "key_revoked", {"id": id}, by)
         self._key_cache.forget()
 
-    def set_project(self, name: str, *, by: Actor | None = None, **limits: Any) -> None:
-        """Make a project, or change its limits: a share that its keys have together."""
+    def set_project(self, name: str, *, by: Actor | None = None, proposal: str = "", **limits: Any) -> bool:
+        """Make a project, or change its limits: a share that its keys have together.
+
+        Return whether that was done, and not proposed.
+        """
         with self.change() as change:
             values = _limits(change.state, _known_limits(limits))
             project = _checked_name("project", name, change.state.projects)
-            change.append("project_set", _signed({"name": project, "values": values}, by))
+            share = change.state.projects.get(project)
+            waits = proposal if share is not None and is_wider(share, replace(share, **values)) else ""  # type: ignore[arg-type]
+            _record(change, "project_set", {"name": project, "values": values}, by, proposal=waits)
+        return not waits
+
+    def decide_proposal(self, id: str, *, by: Actor, approve: bool) -> None:
+        """Make a proposed change of keys, or drop it."""
+        with self.change() as change:
+            change.append("approved" if approve else "rejected", {"id": id, "by": dict(by)})
+        self._key_cache.forget()
 
     def find_key(self, token: str) -> Key | None:
         """Return the key of this token, or None where there is none, or it was revoked, or has expired."""

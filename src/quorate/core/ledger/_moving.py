@@ -167,6 +167,7 @@ _SHOWN = {
     *("lease", "owner", "renyi", "mac", "rows", "key", "id", "to", "lost"),
     *("answered", "no_quorums", "repeated", "refused", "returned"),
     *("through", "forgotten", "answers_forgotten", "head"),
+    "by",
     *("number", "seats", "noise", "seated", "points", "phase", "taken", "met", "closed"),
 }
 

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from quorate.core.errors import BudgetSpent, LedgerRefused
+from quorate.core.ledger._approvals import APPROVAL_RULES, Proposal, proposals_from, proposals_to
 from quorate.core.ledger._shares import (
     SHARE_RULES,
     Hold,
@@ -99,6 +100,7 @@ class State:
     moved: str | None = None  # the ledger to which the account moved
     compaction: Compaction | None = None  # the last one
     answers_forgotten: int = 0  # the number of answers that were drawn and are no longer kept
+    proposals: Mapping[str, Proposal] = field(default_factory=dict)  # changes of keys that wait for a second person
 
     @property
     def forgotten(self) -> int:
@@ -147,6 +149,9 @@ def to_json(state: State) -> dict[str, Any]:
     document["holds"] = {owner: {"at": hold.at, "callers": dict(hold.callers)} for owner, hold in state.holds.items()}
     # Quanta exceed the integers of other JSON readers, and JSON has no infinity, so both are written as texts.
     pairs = {name: [str(quanta) for quanta in getattr(state, name)] for name in ("capacity", "spent")}
+    document["proposals"] = proposals_to(state.proposals)
+    if not state.proposals:  # Without them, the version before this one can read the state.
+        del document["proposals"]
     document["phase"] = None if state.phase is None else asdict(state.phase) | {"files": dict(state.phase.files)}
     document["compaction"] = None if state.compaction is None else asdict(state.compaction)
     return document | pairs | {"order": repr(state.order)}
@@ -164,6 +169,7 @@ def from_json(document: Mapping[str, Any]) -> State:
     state: dict[str, Any] = {name: _pair(document[name]) for name in ("capacity", "spent")}
     state |= {"order": float(document["order"]), "leases": leases}
     state |= {name: read(document[name]) for name, read in _READ.items()}
+    state["proposals"] = proposals_from(document.get("proposals", ()))
     state["phase"] = Phase(**document["phase"]) if document.get("phase") else None
     state["compaction"] = Compaction(**document["compaction"]) if document.get("compaction") else None
     return State(**{**document, **state})
@@ -338,4 +344,5 @@ _RULES = {
     "phase": _open_phase,
     "arrived": _seat_arrivals,
     **SHARE_RULES,
+    **APPROVAL_RULES,
 }

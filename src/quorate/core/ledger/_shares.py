@@ -358,8 +358,8 @@ def _add_key(state: "State", body: Mapping[str, Any], at: float) -> "State":
     (key,) = keys_from([body["key"]]).values()
     if key.id in state.keys:
         raise InvalidInput(f"the id of a new key must be new, got {key.id}")
-    if bool(key.issuer) == bool(key.hash) or (key.issuer and find_subject(state, key.issuer, key.subject) is not None):
-        raise InvalidInput("a key must have a secret, or be the first of a subject of an issuer of tokens")
+    if key.issuer and (key.hash or find_subject(state, key.issuer, key.subject) is not None):
+        raise InvalidInput("the key of a subject must have no secret, and be the first of this subject")
     return _with_key(state, key)
 
 

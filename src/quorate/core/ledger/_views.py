@@ -3,7 +3,9 @@
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
+from quorate.core.ledger._approvals import Proposal
 from quorate.core.ledger._rules import Phase, State
 from quorate.core.ledger._shares import Key, Project, Share
 from quorate.core.ledger.budget import is_gone
@@ -60,6 +62,7 @@ class LedgerView:
     moved: str | None
     phase: Phase | None = None  # with its count of no-quorums: for the owner alone
     projects: tuple[Project, ...] = ()
+    proposals: tuple[Proposal, ...] = ()
     chosen: bool = False  # whether the model has made its one choice, or may have, after a copy that was restored
 
 
@@ -80,6 +83,7 @@ def view_of(state: State, *, place: str, entries: int, head: str) -> LedgerView:
         leases=tuple(_leases(state)),
         keys=tuple(replace(key, hash="", former="") for key in state.keys.values()),
         projects=tuple(state.projects.values()),
+        proposals=tuple(state.proposals.values()),
         moved=state.moved,
         phase=state.phase,
         chosen=state.choice is not None,
@@ -100,6 +104,21 @@ def share_figures(share: Share, view: LedgerView) -> dict[str, float | int | Non
         "budget": None if share.cost is None else share.cost / capacity,
         "budget_spent": share.spent / capacity,
         "last_use": share.last or None,
+    }
+
+
+def key_figures(key: Key, view: LedgerView) -> dict[str, Any]:
+    """Return what may be shown of a key: never its secret, nor the hash of it."""
+    return {
+        "id": key.id,
+        "name": key.name,
+        "scopes": list(key.scopes),
+        "issuer": key.issuer or None,
+        "project": key.project or None,
+        **share_figures(key, view),
+        "created": key.created,
+        "expires": key.expires,
+        "revoked": key.revoked,
     }
 
 
