@@ -232,6 +232,14 @@ def test_the_trail_names_who_did_what(ask, admin):
     assert ask(admin, "/audit/m?after=-1").code == "bad_request"
 
 
+def test_the_trail_of_a_model_that_hides_its_entries_is_for_its_owner(ask, admin):
+    """Numbers of entries show that records came or went, which only the owner may see."""
+    ask.models["m"].hides_entries = True
+    owner = ask.ledgers["m"].add_key("Owner", scopes=["admin", "keys"])
+    assert (ask(admin, "/audit/m").code, ask(owner, "/audit/m").status) == ("forbidden", 200)
+    assert b"entries" not in ask(admin, "/keys/m").body
+
+
 @pytest.fixture
 def trail(ask, admin):
     for number in range(3):

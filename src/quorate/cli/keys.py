@@ -273,7 +273,8 @@ def _log(
     if out is None:
         print(text, end="")
     else:
-        out.write_text(text, encoding="utf-8")
+        with out.open("x", encoding="utf-8") as file:  # Lines that were kept are never overwritten.
+            file.write(text)
         print(f"quorate: {len(found):,} lines written to {out}", file=sys.stderr)
     return 0
 

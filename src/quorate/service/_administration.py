@@ -24,7 +24,7 @@ from quorate.service._auth import Caller, token_of
 from quorate.service._documents import ExtensionOrder, KeyChange, KeyOrder, Nothing, ProjectOrder, RotationOrder
 from quorate.service._errors import Refused
 from quorate.service._http import context_of, json_response, read_order
-from quorate.service._reading import read_budget
+from quorate.service._reading import is_owner, read_budget
 from quorate.service._settings import Settings
 from quorate.service.model import Model
 
@@ -57,12 +57,19 @@ class Administration:
         return json_response({"keys": keys, "projects": projects, "proposals": proposals})
 
     async def audit(self, request: Request) -> Response:
-        """Return lines of the audit trail."""
-        self._count(request)
+        """Return lines of the audit trail.
+
+        Numbers of entries show the owner alone that records came or went (models/knn/PROOF.md, step 9).
+        """
+        model = self._count(request)
+        if model.hides_entries and not is_owner(context_of(request).caller):
+            raise Refused(
+                "forbidden", "the trail of this model is for its owner: for keys with the scopes admin and keys"
+            )
         text = request.query_params.get("after", "0")
         if not (text.isascii() and text.isdigit() and len(text) < 18):
             raise Refused("bad_request", "after must be the number of an entry")
-        ledger, after = _ledger(context_of(request).named_model), int(text)
+        ledger, after = _ledger(model), int(text)
         state, last = await _change(ledger.state), (await _change(ledger.view)).entries
         start = max(after, 0 if state.compaction is None else state.compaction.through)
         lines = await _change(lambda: list(audit_lines(ledger, after=after, limit=_LINES)))
