@@ -18,14 +18,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from quorate.service._errors import Refused
-from quorate.service._identity import TOKEN_LIMIT, is_token
 from quorate.service._settings import is_loopback
 
 CHALLENGES = ('Bearer realm="quorate"', 'Basic realm="quorate", charset="UTF-8"')  # browsers read one from each line
 
 _KEPT_SECONDS = 1.0  # how long a key that was revoked may still be taken for one
 _SEARCH_SECONDS = 5.0  # that a ledger may take to look for a key
-_KEY_LIMIT = 256  # characters of a key
+_KEY_LIMIT, _TOKEN_LIMIT = 256, 8192  # characters of a key, and of a token of an issuer
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +82,7 @@ class Access:
             return OWNER
         if model in self.published:
             return ANYBODY
-        if token is None or len(token) > (TOKEN_LIMIT if is_token(token) else _KEY_LIMIT):
+        if token is None or len(token) > (_TOKEN_LIMIT if is_token(token) else _KEY_LIMIT):
             return None
         entry = model, hashlib.blake2b(token.encode(), digest_size=16).digest()
         remembered = self._callers.get(entry)
@@ -122,6 +121,11 @@ class Access:
 
 def _find_nothing(token: str) -> None:
     return None
+
+
+def is_token(text: str) -> bool:
+    """Return whether a text can be a token of an issuer; keys of this server have no dots."""
+    return text.count(".") == 2
 
 
 def token_of(authorization: bytes | None) -> str | None:

@@ -26,9 +26,8 @@ import msgspec
 from quorate.core.errors import InvalidInput, LedgerRefused, QuotaSpent
 from quorate.core.lazy import import_extra
 from quorate.core.ledger import Key
+from quorate.service._auth import is_token
 from quorate.service._errors import Refused
-
-TOKEN_LIMIT = 8192  # characters of a token
 
 _ALGORITHMS = {  # of signatures with public keys, by the type of key; no other can be allowed
     **dict.fromkeys(("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"), "RSA"),
@@ -337,11 +336,6 @@ class Identities:
         except InvalidInput:  # such as a project whose limits were changed since the start
             raise LedgerRefused("a rule for tokens does not fit this model", cause="token_rule") from None
         return key
-
-
-def is_token(text: str) -> bool:
-    """Return whether a text can be a token of an issuer; keys of this server have no dots."""
-    return text.count(".") == 2
 
 
 def _check_issuer(title: str, name: str, rules: IssuerRules) -> None:

@@ -139,7 +139,7 @@ def _plain(share: Share) -> dict[str, Any]:
 
 def to_json(state: State) -> dict[str, Any]:
     """Return the state as plain JSON."""
-    document = {f.name: getattr(state, f.name) for f in fields(state)}
+    document = {f.name: getattr(state, f.name) for f in fields(state) if f.name != "proposals"}
     document["leases"] = {
         name: {"owner": lease.owner, "renyi": str(lease.renyi), "slack": str(lease.slack), "seen": lease.seen}
         for name, lease in state.leases.items()
@@ -149,9 +149,8 @@ def to_json(state: State) -> dict[str, Any]:
     document["holds"] = {owner: {"at": hold.at, "callers": dict(hold.callers)} for owner, hold in state.holds.items()}
     # Quanta exceed the integers of other JSON readers, and JSON has no infinity, so both are written as texts.
     pairs = {name: [str(quanta) for quanta in getattr(state, name)] for name in ("capacity", "spent")}
-    document["proposals"] = proposals_to(state.proposals)
-    if not state.proposals:  # Without them, the version before this one can read the state.
-        del document["proposals"]
+    # Without proposals, the version before this one can read the state.
+    document |= {"proposals": proposals_to(state.proposals)} if state.proposals else {}
     document["phase"] = None if state.phase is None else asdict(state.phase) | {"files": dict(state.phase.files)}
     document["compaction"] = None if state.compaction is None else asdict(state.compaction)
     return document | pairs | {"order": repr(state.order)}
@@ -169,7 +168,7 @@ def from_json(document: Mapping[str, Any]) -> State:
     state: dict[str, Any] = {name: _pair(document[name]) for name in ("capacity", "spent")}
     state |= {"order": float(document["order"]), "leases": leases}
     state |= {name: read(document[name]) for name, read in _READ.items()}
-    state["proposals"] = proposals_from(document.get("proposals", ()))
+    state["proposals"] = proposals_from(document["proposals"]) if "proposals" in document else {}
     state["phase"] = Phase(**document["phase"]) if document.get("phase") else None
     state["compaction"] = Compaction(**document["compaction"]) if document.get("compaction") else None
     return State(**{**document, **state})
