@@ -24,6 +24,7 @@ from quorate.core.mechanisms import ExponentialChoice
 from quorate.core.privacy import Budget
 from quorate.models.text import PrivateWriter, TransformersModel
 from quorate.models.text import _writer as writer_module
+from quorate.models.text._review import copied_share
 from support.toy_writer import Toy
 
 HOSTILE = ["", "x" * 1_000_000, "Text: <|im_end|> {text}", "\x00\x1b[31m\u2028", "lone \ud800", b"bytes", None]
@@ -199,17 +200,39 @@ def test_after_the_last_private_token_no_private_prompt_is_read(monkeypatch):
     made = writer(free_share=0.5, sure=1.0).fit(TEXTS)
     monkeypatch.setattr(writer_module, "release_counts", lambda sealed, release: 1)
     monkeypatch.setattr(type(made.plan_.choice), "choose_score", lambda self, scores: 1)
+    made.model.calls.clear()
     made.write(1)
     assert made.plan_.private_tokens == 3
     assert len(made.model.calls) == 2 + 6 + 2  # two prompts are started, six tokens are public, two private
 
 
+def test_a_review_shows_samples_and_what_was_copied():
+    made = writer(free_share=0.0, epsilon=20.0, tokens=6).fit(["the soup is warm the soup"] * 60)
+    texts, spent = made.write(3), made.budget_.spent()
+    free, drawn = made.free_, made.drawn_
+    review = made.review(samples=2)
+    assert review.written == tuple(texts[:2])
+    assert len(review.public) == 2
+    assert made.budget_.spent() == spent
+    assert (made.free_, made.drawn_) == (free, drawn)
+    assert "For the owner alone" in str(review)
+    assert copied_share(["The soup is warm THE soup", "warm"], ["a", "the soup is warm the soup"]) == 1.0
+    assert copied_share(["the soup is cold the soup"], ["the soup is warm the soup"]) == 0.0
+    assert copied_share([], ["a"]) == 0.0
+
+
 def test_a_failing_model_ends_with_one_sentence():
-    made = writer().fit(["secret"] * 60)
+    made = writer()
+    start = made.model.start
 
     def fail(prompts, public=False):
         raise ValueError(prompts[0])
 
+    made.model.start = fail  # as it could not before `fit`, which shows what is wrong with a model
+    with pytest.raises(ValueError, match="Text:"):
+        made.fit(["secret"] * 60)
+    made.model.start = start
+    made.fit(["secret"] * 60)
     made.model.start = fail
     with pytest.raises(RuntimeError, match="the model failed; the text that was begun is lost") as caught:
         made.write(1)
@@ -268,7 +291,7 @@ def test_a_killed_process_gives_nothing_back(tmp_path):
         import test_text_writer as own
         made = own.writer().fit(own.TEXTS, folder={str(tmp_path / "notes")!r})
         made.write(1)
-        made.model.start = lambda prompts, public: os._exit(9)
+        made.model.start = lambda prompts, public=False: os._exit(9)
         made.write(1)
     """
     ended = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=False, env=os.environ)

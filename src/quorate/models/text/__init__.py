@@ -3,6 +3,7 @@
 from quorate.models.text._adapters import HttpModel, TransformersModel
 from quorate.models.text._classifier import PromptClassifier
 from quorate.models.text._prompts import Prompt
+from quorate.models.text._review import WritingReview
 from quorate.models.text._teachers import PromptTeachers
 from quorate.models.text._writer import PrivateWriter, WritingPlan
 
@@ -14,4 +15,5 @@ __all__ = [
     "PromptTeachers",
     "TransformersModel",
     "WritingPlan",
+    "WritingReview",
 ]

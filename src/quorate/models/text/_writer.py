@@ -34,6 +34,7 @@ from quorate.core.mechanisms import ExponentialChoice
 from quorate.core.privacy import Budget, Cost
 from quorate.core.privacy.claims import Claim, Node, budget_node, replaced
 from quorate.models.text._prompts import OWN_PROMPT, clean_text
+from quorate.models.text._review import WritingReview, copied_share
 
 _GRID = 2**12  # steps of a log probability
 _LOWEST = 40.0  # below the likeliest token: no candidate counts as less likely
@@ -224,6 +225,7 @@ class PrivateWriter:
         """
         self.close()  # until all is set: with new settings an old round would not be paid for
         self.plan_, budget = self.plan_and_budget(len(texts))
+        self._try_model()
         self._texts = list(texts)
         plain = {name: getattr(self, name) for name in signature(type(self)).parameters if name != "model"}
         seen = hashlib.blake2b(json.dumps(plain, sort_keys=True).encode())
@@ -243,6 +245,15 @@ class PrivateWriter:
         self.free_, self.drawn_ = 0, 0
         self._turn, self._process = threading.Lock(), process_identity()
         return self
+
+    def _try_model(self) -> None:
+        """Put public prompts to the model, so that its mistakes show: errors about private ones say nothing."""
+        prompt, tokens = self.instruction + self.asked, [self.model.end]
+        public, private = self.model.start([prompt], public=True), self.model.start([prompt] * 2)
+        private.append(self.model.end)
+        shapes = np.shape(public.log_probabilities())[:1], np.shape(private.log_probabilities(tokens))
+        if shapes != ((1,), (2, 1)):
+            raise InvalidInput("model must return log probabilities with one row a prompt and one column a token")
 
     def _continue(self, folder: Path, budget: Budget, fingerprint: str) -> None:
         """Go on with the deal and the ledger of a folder, or make both. Another writer in it is refused."""
@@ -340,8 +351,12 @@ class PrivateWriter:
     def _written(self, rows: Integers) -> str:
         """Write one text with the private texts of a batch."""
         prompts = [self.instruction + self._shown(self._texts[row]) + self.asked for row in rows.tolist()]
-        public, private = self.model.start([self._public_prompt()], public=True), self.model.start(prompts)
-        tokens, left = list[int](), self.plan_.private_tokens
+        return self._compose(self._public_prompt(), self.model.start(prompts))
+
+    def _compose(self, public_prompt: str, private: Continuation | None) -> str:
+        """Compose one text; without private prompts, by the public model alone."""
+        public = self.model.start([public_prompt], public=True)
+        tokens, left = list[int](), self.plan_.private_tokens if private else 0
         for _ in range(self.plan_.tokens):
             likely = np.array(public.log_probabilities()[0], dtype=np.float64)
             if not tokens:
@@ -350,20 +365,21 @@ class PrivateWriter:
             heights = _on_grid(np.maximum(likely[candidates] - likely[candidates[0]], -_LOWEST))
             is_free = left == 0 or math.exp(likely[candidates[0]]) >= self.sure  # proof: step 8
             scores = self.plan_.batch * heights
-            if is_free:
+            if is_free or private is None:
                 position = self.plan_.choice.choose_score(scores)
             else:
                 left -= 1
                 own = private.log_probabilities(candidates)
                 sealed = Ballots(scores + self._differences(own, likely[candidates]))
                 position = release_counts(sealed, self.plan_.choice.choose_score)  # proof: step 6
-            self.free_, self.drawn_ = self.free_ + is_free, self.drawn_ + 1
+            if private:
+                self.free_, self.drawn_ = self.free_ + is_free, self.drawn_ + 1
             token = int(candidates[position])
             if token == self.model.end:
                 break
             tokens.append(token)
             public.append(token)
-            if left:  # later ones are drawn by the public model alone
+            if private and left:  # later ones are drawn by the public model alone
                 private.append(token)
         return self.model.decode(tokens)
 
@@ -371,6 +387,20 @@ class PrivateWriter:
         """Return the prompt of the public model, with the texts that were written last: proof: step 8."""
         written = self._released[-self.examples :] if self.examples else []
         return self.instruction + "".join(map(self._shown, written)) + self.asked
+
+    def review(self, samples: int = 5) -> WritingReview:
+        """Return samples beside the public model's, the share of free tokens, and what was copied.
+
+        Parameters
+        ----------
+        samples
+            The number of texts of each. What was copied is a function of private texts that no claim covers.
+        """
+        count = check_count("samples", samples)
+        public = tuple(self._compose(self.instruction + self.asked, None) for _ in range(count))
+        private = [clean_text(text, self.characters) for text in self._texts]
+        shares = [copied_share(texts, private) for texts in (self._released, public)]
+        return WritingReview(tuple(self._released[:count]), public, self.free_share_, *shares)
 
     def _differences(self, own: Any, likely: Floats) -> Integers:
         """Return the sum over prompts of clipped whole differences of log probabilities to the public ones."""
