@@ -3,7 +3,9 @@
 import contextlib
 import os
 import signal
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -507,3 +509,39 @@ def test_names_of_every_alphabet_and_the_same_name_twice_are_accepted(make):
     for name in names:
         key_of(ledger, name)
     assert [key.name for key in ledger.view().keys] == names
+
+
+SUBJECT = {"issuer": "https://login.example", "subject": "alice", "scopes": ["ask"]}
+
+
+def test_a_subject_that_comes_to_several_hosts_at_once_gets_one_key(make):
+    ledger, _ = make()
+    others = [make(again=True)[0] for _ in range(4)]
+    start = threading.Barrier(len(others))
+
+    def come(other, most):
+        start.wait()
+        return other.add_subject("hospital:alice", most=1, budget=most, **SUBJECT).id
+
+    with ThreadPoolExecutor(len(others)) as pool:
+        found = list(pool.map(come, others, (0.1, 0.2, 0.3, 0.4)))
+    assert len(set(found)) == 1
+    (key,) = ledger.view().keys
+    assert (key.id, key.subject) == (found[0], "alice")
+    with pytest.raises(QuotaSpent):
+        ledger.add_subject("hospital:bob", most=1, **SUBJECT | {"subject": "bob"})
+    again = {"id": "other", "name": "a", "scopes": ["ask"], "hash": "", "created": 0.0}
+    event = Event("key_added", 0.0, {"key": again | {"issuer": key.issuer, "subject": "alice"}})
+    with pytest.raises(InvalidInput, match="first of this subject"):
+        apply(ledger.state(), event)
+    assert ledger.find_subject(key.issuer, "alice").id == found[0]
+    assert ledger.find_subject("https://other.example", "alice") is None
+    assert make(again=True)[0].verify().sound
+
+
+def test_the_share_of_a_subject_is_exact(make):
+    ledger, session = make()
+    key = ledger.add_subject("hospital:alice", most=9, no_quorums=5, **SUBJECT)
+    (reply,) = session.ask_all([Request(rows(*range(30)), key.id)])
+    assert met_in(reply) == 5
+    assert ledger.find_subject(key.issuer, "alice").met == 5

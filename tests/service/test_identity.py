@@ -43,6 +43,11 @@ unlimited = true
 
 [[issuers.hospital.rules]]
 models = ["clinic"]
+claims = {{ groups = "stewards" }}
+scopes = ["keys"]
+
+[[issuers.hospital.rules]]
+models = ["clinic"]
 claims = {{ realm = {{ roles = ["ward-3", "ward-4"] }} }}
 project = "wards"
 
@@ -133,6 +138,23 @@ def test_a_subject_is_one_caller_whatever_token_it_brings(ask, issuer):
         used.append((share["key"], share["used"]))
     assert len({key for key, _ in used}) == 1
     assert [rows for _, rows in used] == [1, 2, 3]
+
+
+def test_persons_administer_keys_by_their_tokens_and_are_named(ask, issuer):
+    boss, nurse = issuer.token("boss", groups=["stewards"]), issuer.token("sam", **WARD)
+    made = ask(boss, "/keys/clinic/add", b'{"name": "Ward 9"}').json
+    assert ask(made["key"]).status == 200
+    id = ask(nurse, SHARE).json["key"]
+    assert [ask(boss, f"/keys/clinic/{id}/{order}", b"{}").code for order in ("rotate", "extend")] == [
+        "bad_request",
+        "bad_request",
+    ]
+    assert ask(boss, f"/keys/clinic/{id}/change", b'{"quota": 9}').status == 200
+    assert ask(nurse, SHARE).json["quota"] == 9
+    *_, added, came, changed = ask(boss, "/audit/clinic", method="GET").json["lines"]
+    assert (added["by"]["via"], added["by"]["name"]) == ("http", "hospital:boss")
+    assert (came["by"]["via"], came["details"]["key"]["subject"]) == ("token", "sam")
+    assert (changed["event"], changed["by"]["name"]) == ("key_changed", "hospital:boss")
 
 
 def encoded(document):
