@@ -18,6 +18,7 @@ import numpy as np
 from benchmarks.figures import Figure, import_planted
 from benchmarks.service_callers import caller_figures
 from benchmarks.service_operation import operation_figures
+from benchmarks.service_speed import speed_figures
 from benchmarks.serving import binary_request, json_request, send, serving, table_request
 from quorate.auditing._tracing import area_under_curve
 
@@ -44,6 +45,7 @@ def service_figures(quick: bool) -> Iterator[Figure]:
     with tempfile.TemporaryDirectory(prefix="quorate-bench-") as home:
         folder = _model(Path(home) / "bench", queries=400_000)
         yield from _load_figures(folder, quick)
+        yield from speed_figures(folder, _published_model(Path(home) / "published"), quick)
         yield from _timing_figures(folder, quick)
         yield from _caller_figures([_table_model(Path(home) / f"table{n}") for n in range(_TABLES)], quick)
 
@@ -158,6 +160,17 @@ def _model(folder: Path, *, queries: int) -> Path:
         epsilon=1e6, teachers=_TEACHERS, aggregator="quorum", queries=queries, no_quorums=queries // 2, classes=[0, 1]
     )
     return save(classifier.fit(X, y), folder)
+
+
+def _published_model(folder: Path) -> Path:
+    """Fit a linear model, which may be published: it is asked without keys and without a ledger."""
+    from quorate import PrivateLogisticRegression
+    from quorate.models.saving import save
+
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(30 * _TEACHERS, _FEATURES))
+    model = PrivateLogisticRegression(epsilon=1.0, classes=[0, 1])
+    return save(model.fit(X, (X[:, 0] > 0).astype(int), public=generator.normal(size=(500, _FEATURES))), folder)
 
 
 def _queries(rows: int, *, clear: bool = True) -> np.ndarray:

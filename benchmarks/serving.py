@@ -79,7 +79,9 @@ def serving(
     paths = [str(folder) for folder in folders]
     command = ["-m", "quorate", "serve", *paths, "--port", str(port), "--pace", str(pace)]
     command += ["--workers", str(workers), "--keys" if keys else "--no-keys"]
-    if kind != "served":
+    if kind == "echo":
+        command = ["-m", "benchmarks.service_speed", str(port)]
+    elif kind != "served":
         command = ["-m", "benchmarks.service", kind, str(port), str(pace), *paths]
     process = subprocess.Popen(  # noqa: S603  this program
         [sys.executable, *command],

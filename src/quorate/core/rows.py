@@ -22,6 +22,8 @@ _MANY = 2**16  # rows that are worth starting threads for
 
 def in_blocks(work: Callable[[slice], Result], rows: int, *, block: int) -> list[Result]:
     """Return what `work` makes of each block of rows, in their order; on several threads where there are many rows."""
+    if rows <= block:
+        return [work(slice(0, rows))] if rows else []
     parts = [slice(start, min(start + block, rows)) for start in range(0, rows, block)]
     threads = 1 if rows < _MANY else usable_cores(most=8)
     if threads == 1:

@@ -36,6 +36,7 @@ class RequestBatcher:
         idle: Callable[[], None] | None = None,
     ) -> None:
         self._ask_all, self._limit, self._idle = ask_all, limit, idle
+        self.gather_seconds = 0.0  # that the first request of a batch waits for others
         self._waiting: dict[str, deque[Waiting]] = {}  # By caller, in order of turns.
         self._count = self._rows = 0
         self._seconds = 0.0  # that a row takes
@@ -139,6 +140,10 @@ class RequestBatcher:
                         pass
                     finally:
                         self._changed.acquire()
+            if self.gather_seconds and not self._closed:
+                self._changed.release()
+                time.sleep(self.gather_seconds)
+                self._changed.acquire()
             batch: list[Waiting] = []
             rows = 0
             while self._waiting:

@@ -23,6 +23,8 @@ from quorate.service.model import VERSION, Model
 if TYPE_CHECKING:
     from quorate.service._worker import Folders
 
+_GATHER_SHARE = 0.1  # of a pace: no answer leaves before the pace is over, and a ledger writes once for a batch
+
 UNLOADED = "unloaded"
 _REASONS = {  # The reasons of an unavailable model, for holders of its keys.
     UNLOADED: "its owner has unloaded it",
@@ -52,6 +54,7 @@ class Repository:
 
     def __init__(self, models: Iterable[Model], settings: Settings, log: Log, source: "Folders | None" = None) -> None:
         self.models: dict[str, Model] = {}
+        self._gather_seconds = _GATHER_SHARE * settings.pace_ms / 1000
         self.access = Access(required=settings.keys)
         self._identities = Identities(settings.identity) if settings.identity else None
         for model in models:
@@ -65,6 +68,7 @@ class Repository:
     def _install(self, model: Model) -> None:
         finder = model.find_key if self._identities is None else self._identities.finder(model)
         self.models[model.name] = model
+        model.batcher.gather_seconds = self._gather_seconds
         self.access.register(model.name, finder, published=model.published)
 
     async def index(self, names: Collection[str], *, ready: bool = False) -> list[dict[str, str]]:

@@ -25,7 +25,7 @@ import time
 import traceback
 from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -121,7 +121,13 @@ def log_config() -> dict[str, Any]:
 
 
 def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    milliseconds = time.time_ns() // 1_000_000
+    return f"{_second(milliseconds // 1000)}.{milliseconds % 1000:03d}Z"
+
+
+@lru_cache(maxsize=2)
+def _second(at: int) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 class Metrics:
@@ -133,6 +139,7 @@ class Metrics:
             "quorate_requests", "Requests by route, model, status and code.",
             ("route", "model", "status", "code"), registry=self._registry,
         )  # fmt: skip
+        self._found: dict[tuple[str, str, int, str], tuple[Counter, Histogram]] = {}
         self._queries = Counter(
             "quorate_queries", "Queries by model and outcome: answered, no_quorum, refused; or asked, whatever it was.",
             ("model", "outcome"), registry=self._registry,
@@ -148,8 +155,12 @@ class Metrics:
 
     def count_request(self, *, route: str, model: str, status: int, code: str, seconds: float) -> None:
         """Count a request. `route` is a template and `model` one that is served, or empty."""
-        self._requests.labels(route, model, str(status), code).inc()
-        self._seconds.labels(route, model).observe(seconds)
+        found = self._found.get((route, model, status, code))
+        if found is None:  # to look one up by its labels takes longer than to count
+            found = self._requests.labels(route, model, str(status), code), self._seconds.labels(route, model)
+            self._found[route, model, status, code] = found
+        found[0].inc()
+        found[1].observe(seconds)
 
     def count_queries(self, model: str, outcome: str, count: int) -> None:
         """Count queries of one outcome."""

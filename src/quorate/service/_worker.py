@@ -1,6 +1,7 @@
 """One worker process: reads its settings, loads the models, and makes the application. uvicorn calls `application`."""
 
 import contextlib
+import gc
 import grp
 import os
 import pwd
@@ -36,13 +37,16 @@ def application() -> Starlette:
         if settings.workers > 1:
             threading.Thread(target=_end_with, args=(int(os.environ[PARENT]),), daemon=True).start()
         log = Log()
-        return make_app(
+        app = make_app(
             open_models(settings, log),
             settings,
             log=log,
             source=Folders(settings, log),
             traces=traces_to(settings.traces),
         )
+        gc.collect()
+        gc.freeze()  # Models and libraries stay: each collection of garbage would walk over them again.
+        return app
     except QuorateError as error:
         sys.stderr.write(f"quorate: {error}\n")
         sys.stderr.flush()

@@ -5,6 +5,7 @@ import contextlib
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from quorate.core.errors import LedgerRefused
 from quorate.core.ledger import Refusal
 from quorate.core.privacy import Cost
 from quorate.core.requests import Replies, Request
+from quorate.core.rows import join_rows
 from quorate.models.saving import PrivateFolder, whole_spending
 from quorate.models.saving.saving import default_share
 from quorate.service._batcher import RequestBatcher
@@ -36,14 +38,29 @@ class PublishedSession:
         self._model, self._answers = model, ANSWERS[model.outputs]
 
     def ask_all(self, requests: Sequence[Request]) -> list[Replies]:
-        """Answer requests, each by itself."""
-        return [self._ask(request.X) for request in requests]
+        """Answer requests, each to the bit as by itself."""
+        sizes = [len(request.X) for request in requests]
+        if len(sizes) == 1 or sum(sizes) > getattr(self._model, "rows_predicted_alone", 0):
+            return [self._ask(request.X) for request in requests]
+        return _cut(self._ask(join_rows([request.X for request in requests])), sizes)
 
     def _ask(self, X: Any) -> Replies:
         refused = np.zeros(len(X), dtype=np.bool_)
         details = self._answers.details(self._model, X)
         codes = self._answers.codes(self._model, X, details)
         return Replies(labels=codes, refused=refused, spent=Cost(0.0), told=details)
+
+
+def _cut(replies: Replies, sizes: Sequence[int]) -> list[Replies]:
+    """Return the replies of each request, whose rows were answered together."""
+    ends = list(accumulate(sizes))
+    parts = [slice(end - size, end) for end, size in zip(ends, sizes, strict=True)]
+    return [
+        Replies(
+            labels=replies.labels[part], refused=replies.refused[part], spent=replies.spent, told=replies.told[part]
+        )
+        for part in parts
+    ]
 
 
 class Latest:
