@@ -77,8 +77,9 @@ CASES = [
 
 
 def test_every_estimator_is_tried():
-    estimators = {value for value in map(vars(qr).get, qr.__all__) if isinstance(value, type) and hasattr(value, "fit")}
-    assert estimators <= set(FITS)
+    public = [getattr(qr, name) for name in qr.__all__]
+    estimators = {value for value in public if isinstance(value, type) and hasattr(value, "predict")}
+    assert estimators - {qr.PromptClassifier} <= set(FITS)  # whose records are texts
 
 
 @pytest.mark.parametrize(("kind", "name", "value"), CASES, ids=lambda part: getattr(part, "__name__", repr(part)))
