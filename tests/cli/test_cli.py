@@ -14,12 +14,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import get_args
 
+import numpy as np
 import pytest
 
 import quorate as qr
 from quorate import __version__
 from quorate.cli import main
 from quorate.cli.app import app
+from quorate.cli.keys import make_keys
 from quorate.cli.options import AggregatorName, options_of
 from quorate.cli.release import _SETTINGS, USED_OPTIONS, release
 from quorate.planner._teachers import AGGREGATORS
@@ -365,3 +367,24 @@ def test_a_table_that_ships_is_told_as_json(capsys, tmp_path):
     told = json.loads(capsys.readouterr().out)
     assert told["classes"] == ["no", "yes"]
     assert len(told["written"]) == 3
+
+
+def test_keys_for_new_callers_are_made_once_and_printed_once(tmp_path, capsys, monkeypatch):
+    """`quorate serve --new-keys`: a second start makes none, and a published model has none."""
+    monkeypatch.setenv("QUORATE_STATE", str(tmp_path / "state"))
+    X = np.linspace(0, 1, 2000)[:, None]
+    y = (X[:, 0] > 0.5).astype(int)
+    teachers = qr.PrivateClassifier(epsilon=2.0, teachers=200, queries=40, aggregator="noisy_max", classes=[0, 1])
+    model = qr.save(teachers.fit(X, y), tmp_path / "wards")
+    teachers.session_.close()
+    make_keys(model, ["ward 3", "ward 4", "ward 3"])
+    printed = re.findall(r"^(.*): (qk_\S+)$", capsys.readouterr().out, re.MULTILINE)
+    assert [name for name, _ in printed] == ["ward 3", "ward 4"]
+    make_keys(model, ["ward 3"])
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "'ward 3' has a key already" in shown.err
+    assert main(["keys", "list", str(model), "--json"]) == 0
+    assert [key["budget"] for key in json.loads(capsys.readouterr().out)] == pytest.approx([0.1, 0.1])
+    assert main(["serve", str(model), "--no-keys", "--new-keys", "ward 5"]) == 1
+    assert "--new-keys needs a model with a ledger" in capsys.readouterr().err

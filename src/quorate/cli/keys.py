@@ -113,6 +113,19 @@ def _may_ask(scopes: Collection[str]) -> bool:
     return not {"ask", "admin"}.isdisjoint(scopes)
 
 
+def make_keys(model: Path, names: Collection[str]) -> None:
+    """Make a key with the default share for each caller who has none, and print it once."""
+    with open_ledger(model) as ledger:
+        known = {key.name for key in ledger.view().keys if not key.revoked}
+        for name in dict.fromkeys(names):
+            if name in known:
+                print(f"quorate: {name!r} has a key already", file=sys.stderr)
+                continue
+            values = default_share(open_private(model), ledger, "")
+            print(f"{name}: {ledger.add_key(name, scopes=('ask',), **values)}", flush=True)
+            _warn_of_share(values, ("ask",))
+
+
 def _warn_of_share(values: Mapping[str, Any], scopes: Collection[str]) -> None:
     """Say what a key that may ask can spend."""
     if not _may_ask(scopes):

@@ -15,6 +15,7 @@ from cyclopts import Parameter
 from quorate.cli.options import (
     Device,
     ModelPath,
+    Names,
     Trusted,
     options_from,
     require_extra,
@@ -143,15 +144,23 @@ def serve(
     device: Annotated[
         Device, Parameter(env_var="QUORATE_DEVICE", help="Where ballots are counted, as for `quorate predict`.")
     ] = "auto",
+    new_keys: Annotated[
+        Names,
+        Parameter(
+            help="Callers, separated by commas, for each of whom a key of the first model is made and printed once, as "
+            "`quorate keys add` does. A caller with a key gets no other."
+        ),
+    ] = (),
     **settings: Any,
 ) -> int:
     """Serve models over HTTP by the Open Inference Protocol, with a dashboard, until interrupted.
 
-    Every answer is charged to the model's ledger before it is drawn. Callers need a key: `quorate keys add` makes one.
-    A published model has no ledger: everybody may ask it, and nothing is charged.
+    Every answer is charged to the model's ledger before it is drawn. Callers need a key: --new-keys or `quorate keys
+    add` makes one. A published model has no ledger: everybody may ask it, and nothing is charged.
 
     Example: `quorate serve model --port 8000`
     """
+    from quorate.cli.keys import make_keys
     from quorate.models.saving import PublishedFolder, open_folder
 
     with require_extra("service", "a server"):
@@ -164,12 +173,16 @@ def serve(
     server = Settings.of(model, *models, pace_ms=pace, trusted=trusted, **settings)
     folders = [open_folder(path) for path in (model, *models)]
     private = [folder for folder in folders if not isinstance(folder, PublishedFolder)]
+    if new_keys:
+        if not (keys and private):
+            raise InvalidInput("--new-keys needs a model with a ledger, and a server with keys")
+        make_keys(private[0].path, new_keys)
 
     def ready() -> None:
         address, scheme = f"[{host}]" if ":" in host else host, "https" if settings["tls"] else "http"
         need = "everybody may ask what is published" if keys else "everybody on this machine may ask"
         if keys and private:
-            need = f"callers need a key: quorate keys add {private[0].path} NAME"
+            need = "callers need a key" + ("" if new_keys else f": quorate keys add {private[0].path} NAME")
         print(f"quorate: the dashboard is at {scheme}://{address}:{port}/; {need}. Ctrl-C stops", file=sys.stderr)
 
     return serve(server, ready=ready if sys.stderr.isatty() else None)  # logs are for programs
