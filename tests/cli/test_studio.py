@@ -4,6 +4,7 @@ import asyncio
 import base64
 import contextlib
 import csv
+import gzip
 import hashlib
 import html
 import io
@@ -32,6 +33,7 @@ from quorate.core.errors import InvalidInput
 from quorate.release import GroupRelease
 from quorate.tables import Schema, read_table
 from quorate.tables.look import look_at
+from quorate.tables.results import excel_bytes, parquet_bytes
 
 PORT = 8901
 ORIGIN = f"http://127.0.0.1:{PORT}"
@@ -373,6 +375,17 @@ class TestBadInput:
         assert (tmp_path / "clinic.csv").read_bytes() == before
         assert post(table, "/columns", kinds="learned", **use(6)).status_code == 303
 
+    @pytest.mark.parametrize("ending", [".parquet", ".xlsx", ".csv.gz"])
+    def test_other_formats_are_read(self, client, studio, tmp_path, ending):
+        rows = read_table(write_clinic(tmp_path / "clinic.csv", rows=50), role="private")
+        content = {
+            ".parquet": parquet_bytes,
+            ".xlsx": excel_bytes,
+            ".csv.gz": lambda _: gzip.compress((tmp_path / "clinic.csv").read_bytes()),
+        }[ending](rows)
+        assert client.put("/table", params={"name": f"visits{ending}"}, content=content).status_code == 200
+        assert studio.project.records.num_rows == 50
+
     def test_a_messy_table_is_read_and_its_problems_are_listed(self, client, tmp_path):
         (tmp_path / "messy.csv").write_text("age;paid\n" + "39;1.234,50\n" * 40 + "old;x\n40\n", encoding="utf-8")
         drop(client, tmp_path / "messy.csv")
@@ -490,7 +503,8 @@ def started(*arguments, cwd, temporary):
         process.communicate(timeout=60)
 
 
-def test_ctrl_c_ends_the_run_and_removes_the_private_folder(tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])  # Ctrl-C, and a terminal that is closed
+def test_the_end_ends_the_run_and_removes_the_private_folder(tmp_path, number):
     write_clinic(tmp_path / "clinic.csv", rows=1000)
     temporary = tmp_path / "temporary"
     with started("clinic.csv", cwd=tmp_path, temporary=temporary) as (process, address):
@@ -503,7 +517,7 @@ def test_ctrl_c_ends_the_run_and_removes_the_private_folder(tmp_path):
             post(client, "/goal", goal="model", label="ill")
             post(client, "/run", stop="9")
             time.sleep(0.3)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         text = process.communicate(timeout=60)[0]
         assert process.returncode == 0
         assert "nothing is spent" in text

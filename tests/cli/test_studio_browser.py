@@ -98,6 +98,17 @@ def test_the_slider_shows_what_each_epsilon_buys_by_keyboard(page, tmp_path):
     assert download.value.suggested_filename == "notebook.ipynb"
 
 
+def test_columns_of_a_wide_table_are_found_and_ticked_together(page, tmp_path):
+    wide = {f"lab {number}": "1" for number in range(40)}
+    page.set_input_files("#file", write_clinic(tmp_path / "wide.csv", rows=60, **wide))
+    page.wait_for_url("**/columns")
+    page.fill("[data-filter]", "lab 1")
+    assert page.locator("tr[data-name]:visible").count() == 11  # 1 and 10 to 19
+    page.click("text=Use none shown")
+    page.fill("[data-filter]", "")
+    assert page.locator("[name^=use-]:checked").count() == 40 + 5 - 11
+
+
 def test_it_works_without_its_script_but_for_the_file(browser, tmp_path):
     """The table is named on the command line, and everything else is forms."""
     write_clinic(tmp_path / "clinic.csv")

@@ -96,9 +96,12 @@ def _listen(port: int) -> socket.socket:
 
 @contextlib.contextmanager
 def _ignore_signals() -> Iterator[None]:
-    """Let the signals that stop a server do nothing else: uvicorn raises them again once it has stopped."""
-    signals = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-    former = {number: signal.signal(number, lambda number, frame: None) for number in signals}
+    """Let the signals that stop a server do nothing else: uvicorn raises them again once it has stopped.
+
+    A terminal that is closed stops the studio, too.
+    """
+    former = {number: signal.signal(number, lambda number, frame: None) for number in (signal.SIGTERM, signal.SIGINT)}
+    former[signal.SIGHUP] = signal.signal(signal.SIGHUP, lambda number, frame: signal.raise_signal(signal.SIGTERM))
     try:
         yield
     finally:

@@ -28,6 +28,12 @@ for (const search of document.querySelectorAll("[data-filter]")) {
   });
   search.addEventListener("keydown", (event) => { if (event.key === "Enter") event.preventDefault(); });
 }
+for (const element of document.querySelectorAll(".script")) element.hidden = false;
+for (const button of document.querySelectorAll("[data-use]"))
+  button.addEventListener("click", () => {
+    for (const box of document.querySelectorAll("tr:not([hidden]) [name^=use-]:enabled"))
+      box.checked = Boolean(button.dataset.use);
+  });
 for (const form of document.querySelectorAll("form[data-busy]"))
   form.addEventListener("submit", () => { form.querySelector("[role=status]").textContent = form.dataset.busy; });
 const slider = document.getElementById("slider");
