@@ -470,9 +470,9 @@ class TestRun:
         out.mkdir()
         run = Run({"": ["demo", "--records", "400000"]}, folder=tmp_path, epsilon=1.0, out=out)
         end = time.monotonic() + 60
-        while run.progress == "at work" and time.monotonic() < end:
+        while run.progress == "starting" and time.monotonic() < end:
             time.sleep(0.05)
-        assert run.progress != "at work"  # a line of the command itself
+        assert run.progress != "starting"  # a line of the command itself
         run.cancel()
         wait(run)
         assert run.state == "interrupted"

@@ -90,7 +90,7 @@ class Run:
     def progress(self) -> str:
         """What is under way, in words."""
         step = "" if self.steps == 1 else f"command {min(self.step, self.steps)} of {self.steps}: "
-        return f"{step}{self._progress or 'at work'}"
+        return f"{step}{self._progress or 'starting'}"
 
     def cancel(self) -> None:
         """Interrupt the command, as Ctrl-C does: it says what is spent."""
