@@ -5,7 +5,7 @@ import os
 import stat
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -160,7 +160,6 @@ def serve(
 
     Example: `quorate serve model --port 8000`
     """
-    from quorate.cli.keys import make_keys
     from quorate.models.saving import PublishedFolder, open_folder
 
     with require_extra("service", "a server"):
@@ -174,15 +173,22 @@ def serve(
     folders = [open_folder(path) for path in (model, *models)]
     private = [folder for folder in folders if not isinstance(folder, PublishedFolder)]
     if new_keys:
-        if not (keys and private):
-            raise InvalidInput("--new-keys needs a model with a ledger, and a server with keys")
-        make_keys(private[0].path, new_keys)
+        _make_keys(private[0].path if keys and private else None, new_keys)
 
     def ready() -> None:
         address, scheme = f"[{host}]" if ":" in host else host, "https" if settings["tls"] else "http"
         need = "everybody may ask what is published" if keys else "everybody on this machine may ask"
         if keys and private:
-            need = "callers need a key" + ("" if new_keys else f": quorate keys add {private[0].path} NAME")
+            need = f"callers need a key: quorate keys add {private[0].path} NAME"
         print(f"quorate: the dashboard is at {scheme}://{address}:{port}/; {need}. Ctrl-C stops", file=sys.stderr)
 
     return serve(server, ready=ready if sys.stderr.isatty() else None)  # logs are for programs
+
+
+def _make_keys(model: Path | None, names: Sequence[str]) -> None:
+    """Make keys of a model with a ledger for callers without one, and print them."""
+    from quorate.cli.keys import make_keys
+
+    if model is None:
+        raise InvalidInput("--new-keys needs a model with a ledger, and a server with keys")
+    make_keys(model, names)
