@@ -170,25 +170,25 @@ def serve(
     if device != "auto":
         use_device(device)
     server = Settings.of(model, *models, pace_ms=pace, trusted=trusted, **settings)
-    folders = [open_folder(path) for path in (model, *models)]
-    private = [folder for folder in folders if not isinstance(folder, PublishedFolder)]
-    if new_keys:
-        _make_keys(private[0].path if keys and private else None, new_keys)
+    folders = map(open_folder, (model, *models))
+    private = [folder.path for folder in folders if not isinstance(folder, PublishedFolder)]
+    _make_keys(private * keys, new_keys)
 
     def ready() -> None:
         address, scheme = f"[{host}]" if ":" in host else host, "https" if settings["tls"] else "http"
         need = "everybody may ask what is published" if keys else "everybody on this machine may ask"
         if keys and private:
-            need = f"callers need a key: quorate keys add {private[0].path} NAME"
+            need = f"callers need a key: quorate keys add {private[0]} NAME"
         print(f"quorate: the dashboard is at {scheme}://{address}:{port}/; {need}. Ctrl-C stops", file=sys.stderr)
 
     return serve(server, ready=ready if sys.stderr.isatty() else None)  # logs are for programs
 
 
-def _make_keys(model: Path | None, names: Sequence[str]) -> None:
-    """Make keys of a model with a ledger for callers without one, and print them."""
+def _make_keys(models: Sequence[Path], names: Sequence[str]) -> None:
+    """Make keys of the first of these models for callers without one, and print them."""
     from quorate.cli.keys import make_keys
 
-    if model is None:
+    if names and not models:
         raise InvalidInput("--new-keys needs a model with a ledger, and a server with keys")
-    make_keys(model, names)
+    if names:
+        make_keys(models[0], names)
