@@ -35,7 +35,7 @@ RULES = yaml.safe_load((DEPLOY / "prometheus" / "rules.yml").read_text())
 DASHBOARD = json.loads((DEPLOY / "grafana" / "dashboards" / "quorate.json").read_text())
 POD = MANIFESTS[0]["spec"]["template"]["spec"]
 IMAGE = stages_of(DEPLOY / "Dockerfile")
-FIGURES = ("left", "spent_epsilon", "epsilon", "phase", "seats", "seats_taken", "drift")
+FIGURES = ("left", "spent_epsilon", "epsilon", "phase", "seats", "seats_taken", "drift", "ready", "ledger_seconds")
 PROMETHEUS_LABELS = {"instance", "job", "le"}
 
 
@@ -279,7 +279,10 @@ def exported():
     metrics = Metrics()
     metrics.count_request(route="/", model="m", status=200, code="", seconds=0.02)
     metrics.count_queries("m", "answered", 1)
-    told = metrics.expose({"m": dict.fromkeys(FIGURES, 1.0)}, models=["m"], processes=True).decode()
+    metrics.set_load(1, {"m": 1})
+    told = metrics.expose(
+        {"m": dict.fromkeys(FIGURES, 1.0)}, models=["m"], owned=["m"], keys={"m": {"k": 1.0}}, processes=True
+    ).decode()
     found = {}
     for name, labels in re.findall(r"^([a-z_]+)(?:\{(.*)\})? \S+$", told, flags=re.MULTILINE):
         found.setdefault(name, set()).update(re.findall(r"(\w+)=", labels))
@@ -312,7 +315,11 @@ def test_every_metric_is_exported_with_these_labels(where, expression):
 
 def test_alerts_say_what_to_do_and_panels_know_their_source():
     for rule in RULES["groups"][0]["rules"]:
-        assert set(rule["annotations"]) == {"summary", "description"}
+        assert set(rule["annotations"]) == {"summary", "description", "runbook_url"}
+        page, _, entry = rule["annotations"]["runbook_url"].rpartition("/")[2].partition("#")
+        written = (ROOT / "docs" / "howto" / page).with_suffix(".md").read_text()
+        assert f"\n### {rule['alert']}\n" in written
+        assert entry == rule["alert"].lower()
         assert rule["labels"]["severity"] in ("page", "ticket")
     source = yaml.safe_load((DEPLOY / "grafana/provisioning/datasources/prometheus.yml").read_text())["datasources"][0]
     assert {panel["datasource"]["uid"] for panel in DASHBOARD["panels"]} == {source["uid"]}

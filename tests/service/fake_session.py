@@ -61,7 +61,9 @@ class FakeLedger:
         self.session, self.noted, self.keys = session, [], {}
 
     def view(self):
-        return SimpleNamespace(left=0.5, spent_epsilon=0.5, epsilon=1.0, delta=1e-6, entries=1, head="ab", leases=())
+        return SimpleNamespace(
+            left=0.5, spent_epsilon=0.5, epsilon=1.0, delta=1e-6, entries=1, head="ab", leases=(), keys=()
+        )
 
     def find_key(self, token):
         return self.keys.get(token)

@@ -41,10 +41,12 @@ from quorate.service._openapi import ROUTES, RouteInfo, openapi_document
 from quorate.service._reading import (
     budget_document,
     budget_figures,
+    condition_figures,
     is_owner,
     model_view,
     read_budget,
     share_document,
+    spent_by_key,
 )
 from quorate.service._repository import Repository, refusal_of
 from quorate.service._settings import Settings
@@ -60,6 +62,7 @@ _NOTES_SECONDS = 1.0  # how often refusals are written to the ledgers
 _KEYS_SECONDS = 0.5
 _STALL_SECONDS = 1.0  # how often it is looked whether a ledger has stopped answering
 _FOLLOW_SECONDS = 0.5  # how often a worker looks for what others were ordered to load
+_LOAD_SECONDS = 1.0  # how often a worker says how many requests it has
 _END_SECONDS = 1.0  # A process ends after this time even if a model still closes.
 _EVERY_RESPONSE = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
 
@@ -114,6 +117,7 @@ class RequestMiddleware:
                     message["headers"].append((b"x-request-id", context.id.encode()))
             await send(message)
 
+        self._service.active += 1
         try:
             writes = scope["method"] not in ("GET", "HEAD")
             check_site(context.headers, keys=self._service.settings.keys, writes=writes)
@@ -122,6 +126,8 @@ class RequestMiddleware:
             if context.status:  # the response has started: the server ends the connection
                 raise
             await self._refuse(scope, context, error)(scope, receive, start)
+        finally:
+            self._service.active -= 1
         self._service.note_request(scope["method"], _path_of(scope), context)
 
     def _refuse(self, scope: Scope, context: Context, error: Exception) -> Response:
@@ -178,6 +184,7 @@ class Service:
         self.models, self.access = self.repository.models, self.repository.access
         self.inference = Infer(settings, self.metrics)
         self.administration = Administration(settings, self.models, self._find_callers)
+        self.active = 0  # requests that are being answered
         self._recurring: list[asyncio.Task[None]] = []
 
     def handler(self, name: str) -> Handler:
@@ -298,17 +305,25 @@ class Service:
         return json_response(share_document(await read_budget(context.named_model), context.caller))
 
     async def _metrics(self, request: Request) -> Response:
-        callers, budgets = context_of(request).callers, {}
+        callers, budgets, keys = context_of(request).callers, {}, {}
         names = [name for name in callers if not self.models[name].refused]
+        owned = [name for name, caller in callers.items() if is_owner(caller)]
         views = await asyncio.gather(*(read_budget(self.models[name]) for name in names), return_exceptions=True)
         for name, view in zip(names, views, strict=True):
+            budgets[name] = await condition_figures(self.models[name], owner=name in owned)
             if not isinstance(view, BaseException):  # no figures for a ledger that cannot be read
-                budgets[name] = budget_figures(self.models[name], view)
-        owned = [name for name, caller in callers.items() if is_owner(caller)]
+                budgets[name] |= budget_figures(self.models[name], view)
+                keys[name] = spent_by_key(self.models[name], view)
         private = [name for name, model in self.models.items() if not model.published]
         owns_all = all(name in callers and callers[name].may("admin") for name in private)
-        text = await asyncio.to_thread(self.metrics.expose, budgets, models=names, owned=owned, processes=owns_all)
+        await self._note_load()
+        text = await asyncio.to_thread(
+            self.metrics.expose, budgets, models=names, owned=owned, keys=keys, processes=owns_all
+        )
         return Response(text, media_type=CONTENT_TYPE)
+
+    async def _note_load(self) -> None:
+        self.metrics.set_load(self.active, {name: model.batcher.queued for name, model in self.models.items()})
 
     @cached_property
     def openapi(self) -> dict[str, Any]:
@@ -347,6 +362,7 @@ class Service:
             (_NOTES_SECONDS, self._each_model(Model.write_notes)),
             (_STALL_SECONDS, self._each_model(Model.refuse_if_stalled)),
             (_FOLLOW_SECONDS, self.repository.follow),
+            (_LOAD_SECONDS, self._note_load),
         ]
         if self.settings.keys:
             recurring.append((_KEYS_SECONDS, self._each_model(Model.read_keys)))

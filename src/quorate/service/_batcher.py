@@ -93,6 +93,11 @@ class RequestBatcher:
         return self._thread is not None and self._thread.is_alive() and not self._closed
 
     @property
+    def queued(self) -> int:
+        """How many requests wait for a batch."""
+        return self._count
+
+    @property
     def seconds_under_way(self) -> float:
         """How long the batch that is being answered has taken so far."""
         return time.perf_counter() - self._since if self._batch else 0.0

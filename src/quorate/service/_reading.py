@@ -69,6 +69,25 @@ def budget_figures(model: Model, view: Any) -> Mapping[str, float]:
     return {"epsilon": view.epsilon} | {name: value for name, value in figures.items() if value is not None}
 
 
+async def condition_figures(model: Model, *, owner: bool) -> dict[str, float]:
+    """Return for Prometheus whether a model answers, and how long its ledger takes for a write.
+
+    Where entries of the ledger are secret, only the `owner` sees a time that may grow with them.
+    """
+    cause = await model.find_cause()
+    figures = {"ready": float(not cause)}
+    if model.ledger_seconds is not None and (owner or not model.hides_entries):
+        figures["ledger_seconds"] = model.ledger_seconds
+    return figures
+
+
+def spent_by_key(model: Model, view: Any) -> dict[str, float]:
+    """Return the share of the budget that each key has spent; nothing for a model whose no-quorums are secret."""
+    if model.progress is not None:
+        return {}
+    return {key.id: float(share_figures(key, view)["budget_spent"] or 0.0) for key in view.keys}
+
+
 async def model_view(model: Model, caller: Caller, *, at: float) -> ModelView:
     """Return the dashboard of a model. Keys and refusals name callers, so only admins see them."""
     fields: dict[str, Any] = {"view": None, "activity": [], "refusals": []}

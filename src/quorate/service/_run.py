@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 import uvicorn
+from prometheus_client.multiprocess import mark_process_dead
 from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors.multiprocess import Multiprocess, Process
 
@@ -278,6 +279,7 @@ class _Workers(Multiprocess):
             if self.should_exit.is_set() or process.process.is_alive():
                 continue
             process.join()
+            mark_process_dead(process.pid)  # type: ignore[no-untyped-call]  # its part of the gauges
             if process.exitcode == STARTUP_FAILURE:
                 self.failed = True
                 self.should_exit.set()

@@ -8,8 +8,9 @@ are reduced to their templates, without arguments and tracebacks.
 Metrics count answers by model and outcome, refusals by code, unknown categories by column, and times in whole paces.
 For an everlasting model they count queries only: its outcomes, and its numbers of inserted, forgotten and fed records,
 are for its owner alone. The budget is read from the ledgers on each request for metrics. A caller sees the models that
-its key may read. Time and memory of the processes depend on the queries to all models, so only a caller who owns all
-models sees them. Metrics of several worker processes are summed through the folder PROMETHEUS_MULTIPROC_DIR.
+its key may read, and the owner of a model what each key has spent. Time and memory of the processes, and the number of
+requests under way, depend on the queries to all models, so only a caller who owns all models sees them. Metrics of
+several worker processes are summed through the folder PROMETHEUS_MULTIPROC_DIR.
 
 A trace has a span for each finished request: the method, the template of the route, the model, the status, the code of
 a refusal, the number of rows, and the time in whole paces. It never has a value, an answer, a key or the id of a
@@ -30,7 +31,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import msgspec
-from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.multiprocess import MultiProcessCollector
@@ -144,6 +145,13 @@ class Metrics:
             "quorate_queries", "Queries by model and outcome: answered, no_quorum, refused; or asked, whatever it was.",
             ("model", "outcome"), registry=self._registry,
         )  # fmt: skip
+        self._active = Gauge(
+            _ACTIVE, "Requests that are being answered.", registry=self._registry, multiprocess_mode="livesum"
+        )
+        self._queued = Gauge(
+            "quorate_queued_requests", "Requests that wait for their batch, by model.",
+            ("model",), registry=self._registry, multiprocess_mode="livesum",
+        )  # fmt: skip
         self._unknown = Counter(
             "quorate_unknown_categories", "Queries with a category that the model does not know, by model and column.",
             ("model", "column"), registry=self._registry,
@@ -162,6 +170,12 @@ class Metrics:
         found[0].inc()
         found[1].observe(seconds)
 
+    def set_load(self, active: int, queued: Mapping[str, int]) -> None:
+        """Note how many requests are being answered, and how many wait for each model."""
+        self._active.set(active)
+        for model, count in queued.items():
+            self._queued.labels(model).set(count)
+
     def count_queries(self, model: str, outcome: str, count: int) -> None:
         """Count queries of one outcome."""
         if count:
@@ -178,25 +192,29 @@ class Metrics:
         *,
         models: Collection[str],
         owned: Collection[str] = (),
+        keys: Mapping[str, Mapping[str, float]] | None = None,
         processes: bool = False,
     ) -> bytes:
         """Return the metrics of these models in the text format of Prometheus. `budgets` holds figures by model.
 
-        Counts of inserted and forgotten records are for the owner of the model, and figures of the `processes` are for
-        the owner of all models.
+        Counts of inserted and forgotten records, and what the `keys` of a model have spent, are for the owner of the
+        model. Figures of the `processes` are for the owner of all models.
         """
         registry: CollectorRegistry = self._registry
         if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
             registry = CollectorRegistry()
             MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
-        text = generate_latest(_Visible(registry, budgets, models, owned))
+        text = generate_latest(_Visible(registry, budgets, models, owned, keys=keys or {}, processes=processes))
         return text + generate_latest(_Processes()) if processes else text
 
 
 _CHANGES = ("/insert/{name}", "/forget/{name}", "/feed/{name}")  # Routes that change private records.
 _NOT_OWNER = ("unauthenticated", "forbidden")
 
+_ACTIVE = "http_server_active_requests"  # as OpenTelemetry names it; it moves with what everybody asks
 _GAUGES = {
+    "ready": ("quorate_ready", "1 if the model answers and its ledger takes writes, 0 otherwise."),
+    "ledger_seconds": ("quorate_ledger_write_seconds", "How long the latest synced write to the ledger took."),
     "left": ("quorate_budget_left_ratio", "Share of the privacy budget that is not charged; leased counts as charged."),
     "spent_epsilon": (
         "quorate_budget_spent_epsilon",
@@ -248,11 +266,17 @@ class _Visible:
         budgets: Mapping[str, Mapping[str, float]],
         models: Collection[str],
         owned: Collection[str],
+        *,
+        keys: Mapping[str, Mapping[str, float]],
+        processes: bool,
     ) -> None:
         self._registry, self._budgets, self._models, self._owned = registry, budgets, models, owned
+        self._keys, self._processes = keys, processes
 
     def collect(self) -> Iterable[Metric]:
         for family in self._registry.collect():
+            if family.name == _ACTIVE and not self._processes:
+                continue
             visible = Metric(family.name, family.documentation, family.type)
             visible.samples = [sample for sample in family.samples if self._shows(sample.labels)]
             yield visible
@@ -265,6 +289,16 @@ class _Visible:
                 if figure in figures and model in self._models:
                     gauge.add_metric([model], figures[figure])
             yield gauge
+        yield self._spent_by_key()
+
+    def _spent_by_key(self) -> Metric:
+        spent = GaugeMetricFamily(
+            "quorate_key_spent_ratio", "Share of the privacy budget that a key has spent.", labels=["model", "key"]
+        )
+        for model, parts in self._keys.items():
+            for key, part in parts.items() if model in self._owned else ():
+                spent.add_metric([model, key], part)
+        return spent
 
     def _shows(self, labels: Mapping[str, str]) -> bool:
         by_owner = labels.get("route") in _CHANGES and labels.get("code") not in _NOT_OWNER

@@ -115,6 +115,7 @@ class Model:
         self._probe = Latest(self._find_ledger_cause, valid_seconds=_PROBE_VALID_SECONDS)
         self.verification = Latest(self._verify_ledger, valid_seconds=_VERIFIED_SECONDS)
         self.default_share = default_share or getattr(ledger, "default_share", None)  # of a key, by its project
+        self.ledger_seconds: float | None = None  # that the latest probe of the ledger took
         self.refused = ""  # why it is not loaded, and answers nothing
         self._keys = ledger  # the ledger that has its keys, also where nothing else of it is used
         self.hides_outcomes = self.progress is not None  # Only the owner of an everlasting model may see the outcomes.
@@ -217,8 +218,10 @@ class Model:
         return str(self._probe.value) if await self._probe.refresh(_PROBE_WAIT_SECONDS) else LEDGER_UNANSWERING
 
     def _find_ledger_cause(self) -> str:
+        began = time.perf_counter()
         try:
             self.ledger.probe()
+            self.ledger_seconds = time.perf_counter() - began
         except LedgerRefused as error:
             return error.cause
         except Exception as error:  # Any error means not ready; its type goes to the log.
