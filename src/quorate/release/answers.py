@@ -58,7 +58,7 @@ def split_requests(domain: Domain, requests: Any) -> tuple[Any, dict[int, Any]]:
         return requests, {}
     listed = as_list(requests)
     beyond = {index: request for index, request in enumerate(listed) if domain.beyond(request) is not None}
-    return (requests, beyond) if not beyond else ([one for one in listed if domain.beyond(one) is None], beyond)
+    return (requests, beyond) if not beyond else ([query for query in listed if domain.beyond(query) is None], beyond)
 
 
 def widen_ends(low: Floats, high: Floats, times: float) -> tuple[Floats, Floats]:
@@ -66,8 +66,8 @@ def widen_ends(low: Floats, high: Floats, times: float) -> tuple[Floats, Floats]
 
     An interval is at least as wide as its noise: half of its width more on each side covers any point inside of it.
     """
-    more = (special.ndtri(1.0 - 0.025 / times) / special.ndtri(0.975) - 1.0) * (high - low) / 2.0
-    return low - more, high + more
+    margin = (special.ndtri(1.0 - 0.025 / times) / special.ndtri(0.975) - 1.0) * (high - low) / 2.0
+    return low - margin, high + margin
 
 
 def divide(shares: Floats, others: Floats) -> Floats:

@@ -254,12 +254,12 @@ class AutoColumns(AutoCuts):
             lambda columns: learn_columns(columns, vectors, units=units, slack=slack, share=share, most_cells=cells),
         )
         kinds = {name: _cut_kind(kind, learned.marginals.get(name)) for name, kind in learned.kinds.items()}
-        kept = {name: kind for name, kind in kinds.items() if kind is not None}
-        columns = self._with_needed(kept)
-        notes = [f"columns learned with noise, for {share:.0%} of the budget: {shown_names(list(kept))}"]
+        found_kinds = {name: kind for name, kind in kinds.items() if kind is not None}
+        columns = self._with_needed(found_kinds)
+        notes = [f"columns learned with noise, for {share:.0%} of the budget: {shown_names(list(found_kinds))}"]
         if left_out := [name for name in self.columns.names if name not in columns]:
             notes.append(f"sentences, or columns that the noise hid, and left out: {shown_names(left_out)}")
-        if hidden := [name for name in columns if name not in kept]:
+        if hidden := [name for name in columns if name not in found_kinds]:
             notes.append(f"sentences, or columns that the noise hid, and kept without content: {shown_names(hidden)}")
         return Columns(columns), notes
 
@@ -326,8 +326,8 @@ def _spread_tail(cuts: Floats, shares: Floats, records: int) -> tuple[dict[int, 
     points = {}
     for (low, high), (first, last), index in zip(pairwise(scores), pairwise(logs), tail[1:].tolist(), strict=False):
         if last - first > _WIDE and high > low:
-            places = ndtri(1.0 - np.linspace(ndtr(-low), ndtr(-high), _POINTS))
-            inner = np.exp(first + (last - first) * (places - low) / (high - low))
+            normal_places = ndtri(1.0 - np.linspace(ndtr(-low), ndtr(-high), _POINTS))
+            inner = np.exp(first + (last - first) * (normal_places - low) / (high - low))
             points[index] = np.clip(np.maximum.accumulate(inner), cuts[index - 1], cuts[index]).tolist()
     outer = beyond[tail] <= max(_TAIL, float(np.sort(beyond[tail])[1]))
     weights = np.exp(-(scores[outer] ** 2) / 2.0)  # of scores whose shares have the same noise

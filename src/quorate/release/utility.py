@@ -190,8 +190,8 @@ def _correlation_error(domain: Domain, records: Any, synthetic: Any) -> float:
     numbers = [index for index, cells in enumerate(domain.columns.cells.values()) if isinstance(cells, NumberCells)]
     if len(numbers) < 2:
         return math.nan
-    before, after = (_rank_correlations(domain.encode(table).codes[:, numbers]) for table in (records, synthetic))
-    return float(np.abs(before - after).max())
+    real, made_up = (_rank_correlations(domain.encode(table).codes[:, numbers]) for table in (records, synthetic))
+    return float(np.abs(real - made_up).max())
 
 
 def _rank_correlations(codes: Integers) -> Floats:

@@ -84,7 +84,7 @@ class Card:
         if "growing" in facts["kind"]:
             updates = ("Dynamic", "All updates share one budget.")
         parameters = {name: self.claim[name] for name in ("epsilon", "delta") if isinstance(self.claim[name], float)}
-        sector = {known.lower(): known for known in _SECTORS}.get(owner["sector"].lower())
+        sector = {listed.lower(): listed for listed in _SECTORS}.get(owner["sector"].lower())
         slug = "-".join(re.findall(r"\w+", f"{owner['name']} {owner['curator']} {facts['written'][:4]}".lower()))
         return {
             "url_slug": slug,

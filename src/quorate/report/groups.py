@@ -117,8 +117,8 @@ def _noise_map(groups: Groups, by: Sequence[str]) -> NoiseMap | None:
         shade = round(_SHADES * readable / len(rows))
         name = ", ".join([*names[:across], *names[across + 1 :]])
         cells.setdefault(name, {})[names[across]] = shade, str(readable)
-    shown = {name: [row.get(column, (0, "")) for column in columns] for name, row in [*cells.items()][:_TABLE_ROWS]}
-    return NoiseMap(max(map(len, groups.values())), columns, shown) if len(columns) <= _MAP_COLUMNS else None
+    by_name = {name: [row.get(column, (0, "")) for column in columns] for name, row in [*cells.items()][:_TABLE_ROWS]}
+    return NoiseMap(max(map(len, groups.values())), columns, by_name) if len(columns) <= _MAP_COLUMNS else None
 
 
 def _plots(rows: Sequence[Row], by: Sequence[str]) -> list[Plot]:

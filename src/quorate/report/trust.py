@@ -70,8 +70,8 @@ class CheckReport(Page):
 
 
 def _plot_measures(check: ModelCheck) -> Plot:
-    shown = [measure for measure in check.measures if measure.interval.says][:_PLOT_ROWS]
-    intervals = [(measure.title, measure.interval) for measure in shown]
+    measures = [measure for measure in check.measures if measure.interval.says][:_PLOT_ROWS]
+    intervals = [(measure.title, measure.interval) for measure in measures]
     description = ", ".join(f"{title} {interval.estimate:.3f}" for title, interval in intervals)
     bars = [(title, interval.estimate, interval.low, interval.high, False) for title, interval in intervals]
     title = f"Figures and {percent(check.confidence, 0)} intervals"

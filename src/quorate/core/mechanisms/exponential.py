@@ -121,13 +121,13 @@ class ExponentialChoice:
 
     def draw_score(self, scores: Any, budget: Budget | None, noise: NoiseSource) -> int:
         """Charge for a choice, draw it with this noise, and return the position."""
-        whole = np.asarray(scores)
-        if whole.ndim != 1 or whole.size == 0 or whole.dtype.kind != "i":
+        integers = np.asarray(scores)
+        if integers.ndim != 1 or integers.size == 0 or integers.dtype.kind != "i":
             raise InvalidInput("scores must be a list of at least 1 whole number")
-        whole = np.clip(whole.astype(np.int64), -_FARTHEST_SCORE, _FARTHEST_SCORE)  # proof: step 5
+        integers = np.clip(integers.astype(np.int64), -_FARTHEST_SCORE, _FARTHEST_SCORE)  # proof: step 5
         if budget is not None:
             budget.spend(self.choice_cost(budget.order), releases=[self.describe()])  # charge, then draw
-        return noise.choice(whole.tolist(), float_up(1 / self.rate))  # proof: step 5
+        return noise.choice(integers.tolist(), float_up(1 / self.rate))  # proof: step 5
 
 
 def _times(choices: int, divergence: float) -> float:

@@ -42,23 +42,23 @@ def calibration(
     share, ones = np.maximum(table[:_CELLS] + table[_CELLS:], 0.0), table[_CELLS:]
     middle = np.concatenate([[_EDGES[0]], (_EDGES[1:] + _EDGES[:-1]) / 2, [_EDGES[-1]]])
     columns = np.stack([np.ones(_CELLS), middle], axis=1)
-    found = np.array([0.0, 1.0])
+    coefficients = np.array([0.0, 1.0])
     for _ in range(30):
-        p = expit(columns @ found)
+        p = expit(columns @ coefficients)
         slope = columns * (share * p * (1 - p))[:, None]
         variance = share * p * (1 - p) / private.units + noise**2 * ((1 - p) ** 2 + p**2) + 1e-12
         precision = (slope / variance[:, None]).T @ slope + np.eye(2) / _USUAL**2
-        miss = (slope / variance[:, None]).T @ (ones - share * p) + (np.array([0.0, 1.0]) - found) / _USUAL**2
+        miss = (slope / variance[:, None]).T @ (ones - share * p) + (np.array([0.0, 1.0]) - coefficients) / _USUAL**2
         step = np.linalg.solve(precision, miss)
-        found = found + np.clip(step, -0.5, 0.5)
+        coefficients = coefficients + np.clip(step, -0.5, 0.5)
         if np.abs(step).max() < 1e-6:
             break
-    return float(found[0]), float(max(found[1], 0.05))
+    return float(coefficients[0]), float(max(coefficients[1], 0.05))
 
 
 def newton_calibration(
     score: Callable[[Floats], Floats],
-    made: Floats,
+    made_scores: Floats,
     family: Family,
     private: PrivateSums,
     noisy: NoisyVectors,
@@ -67,11 +67,11 @@ def newton_calibration(
 ) -> tuple[float, float]:
     """Return the shift a and the factor b for which a + b * score are linear predictors, as far as the noise shows.
 
-    `made` are the scores of made rows: their mean, their spread and their residuals are the units of all sums.
+    `made_scores` are the scores of made rows: their mean, their spread and their residuals are the units of all sums.
     """
-    middle, width = float(made.mean()), max(float(made.std()), 1e-9)
-    away = (made - middle) / width
-    variance, slope = family.square(made, np.full_like(made, np.inf)), family.slope(made)
+    middle, width = float(made_scores.mean()), max(float(made_scores.std()), 1e-9)
+    away = (made_scores - middle) / width
+    variance, slope = family.square(made_scores, np.full_like(made_scores, np.inf)), family.slope(made_scores)
     spread, spread_along = (float(np.sqrt(np.mean(variance * square))) for square in (1.0, away**2))
     curvature, curvature_along = (float(np.mean(slope * square)) for square in (1.0, away**2))
 
@@ -92,7 +92,12 @@ def newton_calibration(
 
 
 def class_calibration(
-    score: Callable[[Floats], Floats], made: Floats, private: PrivateSums, noisy: NoisyVectors, *, fraction: float
+    score: Callable[[Floats], Floats],
+    made_scores: Floats,
+    private: PrivateSums,
+    noisy: NoisyVectors,
+    *,
+    fraction: float,
 ) -> float:
     """Return the factor of the linear predictors of several classes, by one Newton step of noisy sums."""
     family = Softmax()
@@ -102,7 +107,7 @@ def class_calibration(
         along, average, square = (_sum_of_classes(weights) for weights in (targets * eta, means * eta, means * eta**2))
         return along - average, square - average**2
 
-    _, variances = slope_and_curvature(made, np.zeros_like(made))
+    _, variances = slope_and_curvature(made_scores, np.zeros_like(made_scores))
     curvature = max(float(variances.mean()), 1e-9)
     spread = float(np.sqrt(curvature))
 
@@ -146,16 +151,16 @@ def is_better(
     The more the noise hides of the expected gain, the further below 0 the measured one may be, by one deviation at
     most: else the noise would replace many a good model of a small table. It takes all that is left of the budget.
     """
-    predictors = [(exact_weights(each[:, 1:].T), each[:, 0]) for each in (weights, baseline)]
+    predictors = [(exact_weights(matrix[:, 1:].T), matrix[:, 0]) for matrix in (weights, baseline)]
 
     def vectors(features: Floats, targets: Floats) -> Floats:
-        eta, before = (features @ slopes + base for slopes, base in predictors)  # proof: step 2
-        gains = family.miss(targets, before) - family.miss(targets, eta)
+        eta, base_eta = (features @ slopes + base for slopes, base in predictors)  # proof: step 2
+        gains = family.miss(targets, base_eta) - family.miss(targets, eta)
         return np.asarray(sum(gains.T) / len(baseline))[:, None]  # proof: step 2: output by output
 
-    eta, before = (points @ slopes + base for slopes, base in predictors)
+    eta, base_eta = (points @ slopes + base for slopes, base in predictors)
     mean = family.mean(eta)
-    possible = (np.zeros((1, 1)), np.ones((1, 1)), mean, family.mean(before))
+    possible = (np.zeros((1, 1)), np.ones((1, 1)), mean, family.mean(base_eta))
     differences = [np.abs(vectors(points, targets)) for targets in possible]
     radius = float(np.quantile(np.max(differences, axis=0), _USUAL_GAINS)) + _LEAST_GAIN
     gain, noise = private.release(vectors, entries=1, radius=min(radius, 1.0), noisy=noisy, fraction=1.0)

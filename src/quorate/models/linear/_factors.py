@@ -110,9 +110,9 @@ class _Number:
     def expansion(self) -> Floats:
         """Return the Hermite coefficients of the score, at variance 1, in the normal number that draws it."""
         scores = self.score(_LEVELS) * np.exp(-(_LEVELS**2) / 2)
-        before, here, coefficients = np.zeros_like(_LEVELS), np.ones_like(_LEVELS), []
+        former, here, coefficients = np.zeros_like(_LEVELS), np.ones_like(_LEVELS), []
         for term in range(1, _TERMS + 1):
-            before, here = here, (_LEVELS * here - np.sqrt(term - 1) * before) / np.sqrt(term)
+            former, here = here, (_LEVELS * here - np.sqrt(term - 1) * former) / np.sqrt(term)
             coefficients.append(float(scores @ here))
         return np.array(coefficients) / max(float(np.linalg.norm(coefficients)), _NOTHING)
 

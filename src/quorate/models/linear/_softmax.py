@@ -61,9 +61,11 @@ class ClassMeasurement:
     def expected(self, weights: Floats, sample: Floats) -> Floats:
         """Return the mean clipped gradient over the sample where `weights` are true: a column for each class."""
         family, along = Softmax(), sample @ self.directions
-        before = family.mean(sample @ self.at)
-        kept = family.mean(sample @ weights) * _clipping(along, before, self.radius)
-        return np.asarray(along.T @ (kept - kept.sum(axis=1, keepdims=True) * before) / len(sample))
+        base_means = family.mean(sample @ self.at)
+        clipped_means = family.mean(sample @ weights) * _clipping(along, base_means, self.radius)
+        return np.asarray(
+            along.T @ (clipped_means - clipped_means.sum(axis=1, keepdims=True) * base_means) / len(sample)
+        )
 
 
 def _residual_lengths(means: Floats) -> Floats:
@@ -150,9 +152,9 @@ def update_classes(
     return weights + root @ place, np.asarray(inverse.T)
 
 
-def _doubt(before: Floats, after: Floats) -> Floats:
+def _doubt(prior_root: Floats, posterior_root: Floats) -> Floats:
     """Return a root of a covariance between those before and after a step: the curvature moves with the weights."""
-    covariance = _DOUBT * before @ before.T + (1 - _DOUBT) * after @ after.T
+    covariance = _DOUBT * prior_root @ prior_root.T + (1 - _DOUBT) * posterior_root @ posterior_root.T
     covariance[np.diag_indices_from(covariance)] *= 1 + _ROUNDING
     return np.asarray(cholesky(covariance, lower=True))
 
@@ -182,26 +184,26 @@ class ClassRun:
         variances[0] = _INTERCEPT_VARIANCE
         weights = np.zeros((len(variances), len(baseline)))
         weights[0] = baseline[:, 0]
-        root = after = np.diag(np.sqrt(variances))
-        before = prior = weights
+        root = posterior_root = np.diag(np.sqrt(variances))
+        former_weights = prior = weights
         for index, share in enumerate(shares):
             fraction = share / (sum(shares[index:]) + later)
             plan = self._plan(weights, root, fraction)
             gradient, noise = self._measure(plan, fraction)
             if index:
-                weights = self._shorten_step(before, weights, gradient, noise, plan)
-                before = weights
-                weights, after = update_classes(weights, root, gradient, plan, self._sample)
-                root = _doubt(root, after)
+                weights = self._shorten_step(former_weights, weights, gradient, noise, plan)
+                former_weights = weights
+                weights, posterior_root = update_classes(weights, root, gradient, plan, self._sample)
+                root = _doubt(root, posterior_root)
                 continue
             for _ in range(_ROUNDS_OF_EVIDENCE):
                 weights, root = update_classes(prior, np.diag(np.sqrt(variances)), gradient, plan, self._sample)
                 pooled = Belief(np.sqrt((weights**2).mean(axis=1)), root)
                 variances = evidence(pooled, variances, self._together, 1.0)
             root = np.diag(np.sqrt(variances))
-            weights, after = update_classes(prior, root, gradient, plan, self._sample)
-            root = _doubt(root, after)
-        return [Belief(column, after) for column in weights.T]
+            weights, posterior_root = update_classes(prior, root, gradient, plan, self._sample)
+            root = _doubt(root, posterior_root)
+        return [Belief(column, posterior_root) for column in weights.T]
 
     def _plan(self, weights: Floats, root: Floats, fraction: float) -> ClassMeasurement:
         scale, units = self.private.scale(self.noisy, fraction), self.private.units
@@ -222,12 +224,12 @@ class ClassRun:
         return gradient - gradient.mean(axis=1, keepdims=True), noise  # residuals add up to 0
 
     def _shorten_step(
-        self, before: Floats, weights: Floats, gradient: Floats, noise: float, plan: ClassMeasurement
+        self, former_weights: Floats, weights: Floats, gradient: Floats, noise: float, plan: ClassMeasurement
     ) -> Floats:
         """Take back what the last step went too far, by the gradient at its end."""
         here = plan.expected(plan.at, self._sample)
-        foreseen = here - plan.expected(before, self._sample)
+        foreseen = here - plan.expected(former_weights, self._sample)
         back, square = float(((here - gradient) * foreseen).sum()), float((foreseen**2).sum())
         if back <= _SIGNIFICANT * noise * np.sqrt(square) or square < _TINY:
             return weights
-        return before + (weights - before) * max(1 / (1 + back / square), _LEAST_FACTOR)
+        return former_weights + (weights - former_weights) * max(1 / (1 + back / square), _LEAST_FACTOR)

@@ -38,12 +38,12 @@ def on_the_grid(vectors: Floats, radius: float) -> NDArray[np.int64]:
     The squares of every row add up to at most GRID^2: a row for which arithmetic failed is left out. Proof: step 1.
     """
     with np.errstate(all="ignore"):
-        whole = vectors * (grid_length(vectors.shape[1]) / np.maximum(lengths(vectors), radius))[:, None]
-        np.rint(whole, out=whole)
-    np.fmin(whole, GRID, out=whole)  # what is no number becomes GRID
-    np.fmax(whole, -GRID, out=whole)
-    whole[np.einsum("ij,ij->i", whole, whole) > GRID**2] = 0  # proof: step 1: whole numbers that a double holds
-    return whole.astype(np.int64)
+        rounded = vectors * (grid_length(vectors.shape[1]) / np.maximum(lengths(vectors), radius))[:, None]
+        np.rint(rounded, out=rounded)
+    np.fmin(rounded, GRID, out=rounded)  # what is no number becomes GRID
+    np.fmax(rounded, -GRID, out=rounded)
+    rounded[np.einsum("ij,ij->i", rounded, rounded) > GRID**2] = 0  # proof: step 1: whole numbers that a double holds
+    return rounded.astype(np.int64)
 
 
 def grid_length(entries: int) -> int:
@@ -141,11 +141,11 @@ class PrivateSums:
         """Return rows of whole numbers; the squares of all rows of a unit add up to at most MOMENT_GRID^2."""
         sizes = np.diff(firsts, append=len(rows))
         longest = np.maximum(lengths(rows), radius) * np.sqrt(np.repeat(sizes, sizes))
-        whole = np.nan_to_num(np.trunc(rows * (MOMENT_GRID / longest)[:, None]), posinf=0.0, neginf=0.0)
-        np.clip(whole, -MOMENT_GRID, MOMENT_GRID, out=whole)
-        squares = np.add.reduceat(np.einsum("ij,ij->i", whole, whole), firsts)
-        whole[np.repeat(squares > MOMENT_GRID**2, sizes)] = 0.0  # proof: step 7
-        return np.asarray(whole)
+        rounded = np.nan_to_num(np.trunc(rows * (MOMENT_GRID / longest)[:, None]), posinf=0.0, neginf=0.0)
+        np.clip(rounded, -MOMENT_GRID, MOMENT_GRID, out=rounded)
+        squares = np.add.reduceat(np.einsum("ij,ij->i", rounded, rounded), firsts)
+        rounded[np.repeat(squares > MOMENT_GRID**2, sizes)] = 0.0  # proof: step 7
+        return np.asarray(rounded)
 
     def moment_scale(self, noisy: NoisyVectors, fraction: float) -> float:
         """Return the noise's scale off the diagonal of the next second moment, for rows clipped to radius 1."""

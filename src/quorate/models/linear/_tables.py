@@ -65,8 +65,8 @@ class _ReadRows:
 def _values_of(columns: AdditiveColumns, X: Floats) -> list[NDArray[Any]]:
     """Return what the columns have read of these rows: numbers, or places among categories."""
     return [
-        X[:, place] if isinstance(block, Ramps) else X[:, place].astype(np.int32)
-        for place, block in enumerate(columns.blocks_)
+        X[:, number] if isinstance(block, Ramps) else X[:, number].astype(np.int32)
+        for number, block in enumerate(columns.blocks_)
     ]
 
 
@@ -172,11 +172,11 @@ class FitsTables:
         _check_header(table.header, schema, names, target)
         header = table.header.select(names)
         public = None if public is None else as_table(public).select(names)
-        known = None if public is None else self._public_rows(public, wide=False)
-        rows = self._private_rows(header, known, wide=False)
+        encoded_public = None if public is None else self._public_rows(public, wide=False)
+        rows = self._private_rows(header, encoded_public, wide=False)
         self._check_offset(rows)
         columns = self._declare_offset(self._columns_of(schema, names, header, public), len(names))
-        encoding = _ReadRows(_fit_reader(columns, known), tuple(names), target, schema)
+        encoding = _ReadRows(_fit_reader(columns, encoded_public), tuple(names), target, schema)
         with closing(_read_blocks(table, encoding, memory, spill)) as blocks:
             if not blocks.count:
                 raise InvalidInput("the table has no rows")
@@ -184,10 +184,10 @@ class FitsTables:
             problem = self._problem()
             sizes = {"units": blocks.count, "epsilon": self.epsilon, "outputs": problem["outputs"]}
             count = partial(_count_first_rows, blocks, encoding.columns)
-            noisy = self._fit_columns(columns, header, rows, known, None, count=count, **sizes)
+            noisy = self._fit_columns(columns, header, rows, encoded_public, None, count=count, **sizes)
             encode = partial(_encode, self.columns_, target)
             private = PrivateSums.of_blocks(blocks, encode, one_each=schema.groups is None)
-            return self._keep(self._fit_sums(private, known, noisy, problem), target.conditions)
+            return self._keep(self._fit_sums(private, encoded_public, noisy, problem), target.conditions)
 
     def _columns_of(self, schema: Schema, names: list[str], header: Any, public: Any) -> AdditiveColumns:
         """Return unfitted columns: those of the model, or what the schema declares where there are no public rows."""
@@ -248,9 +248,9 @@ def _check_header(header: Any, schema: Schema, names: list[str], target: Target)
     check_columns(header, needed, "private", unused=[*schema.leave_out, *label])
 
 
-def _fit_reader(columns: AdditiveColumns, known: Any) -> AdditiveColumns:
+def _fit_reader(columns: AdditiveColumns, public: Any) -> AdditiveColumns:
     """Return columns that read values as the fitted ones will, wherever those are cut."""
-    reader: AdditiveColumns = clone(columns).fit(known)
+    reader: AdditiveColumns = clone(columns).fit(public)
     if any(isinstance(block, OfSentences) for block in reader.blocks_):
         raise InvalidInput("fit_table takes no columns of sentences; leave them out of the schema")
     return reader

@@ -54,11 +54,11 @@ def _points(columns: AdditiveColumns) -> Iterator[tuple[str, tuple[Any, ...], Fl
     first = 0
     for group in columns.joined_:
         blocks = [columns.blocks_[index] for index in group]
-        block, width = blocks[0], sum(len(one.names) for one in blocks)
+        block, width = blocks[0], sum(len(member.names) for member in blocks)
         part = slice(first, first + width)
         first += width
         if len(group) > 1:
-            names = [one.name for one in blocks]
+            names = [member.name for member in blocks]
             yield " ".join(names), (*names, _NONE), np.eye(width + 1)[:, :-1], part
         elif not isinstance(block, OfSentences):
             yield block.name, block.points, block.encode(block.points), part

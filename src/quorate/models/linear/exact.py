@@ -17,10 +17,10 @@ _LONGEST = 4.0  # an entry of a row's vector, in the same units: 2**31 rows add 
 
 def exact_features(features: Floats) -> Floats:
     """Return features rounded to multiples of 2**-26, row by row in memory."""
-    whole = np.multiply(features, _FEATURES, order="C")
-    np.rint(whole, out=whole)
-    whole *= 1 / _FEATURES
-    return whole
+    rounded = np.multiply(features, _FEATURES, order="C")
+    np.rint(rounded, out=rounded)
+    rounded *= 1 / _FEATURES
+    return rounded
 
 
 def exact_weights(weights: Floats) -> Floats:

@@ -127,12 +127,12 @@ class TableCounts(Rows):
         """Return the number of records in each cell of the table of these columns, added up from one that has them."""
         wanted = tuple(columns)
         self._count_cells(wanted)
-        for known, counts in self.tables.items():
-            if set(wanted) <= set(known):
-                table = counts.reshape([self.sizes[column] for column in known])
-                kept = [column for column in known if column in wanted]
-                table = table.sum(axis=tuple(place for place, column in enumerate(known) if column not in wanted))
-                ordered = table.transpose([kept.index(column) for column in wanted])
+        for counted, counts in self.tables.items():
+            if set(wanted) <= set(counted):
+                table = counts.reshape([self.sizes[column] for column in counted])
+                remaining = [column for column in counted if column in wanted]
+                table = table.sum(axis=tuple(axis for axis, column in enumerate(counted) if column not in wanted))
+                ordered = table.transpose([remaining.index(column) for column in wanted])
                 return np.asarray(ordered.ravel(), dtype=np.float64)
         raise Infeasible("these records were counted for tables of fewer columns; give them in memory")
 

@@ -203,10 +203,10 @@ class Columns:
         if not isinstance(value, list | tuple):
             return np.array([self.code(name, value)])
         cells = self.cells[name]
-        if isinstance(cells, CategoryCells) or any(isinstance(one, str) and cells.unit is None for one in value):
+        if isinstance(cells, CategoryCells) or any(isinstance(text, str) and cells.unit is None for text in value):
             if not value:
                 raise InvalidInput(f"column {name!r}: a list of values must not be empty")
-            return np.unique([self.code(name, one) for one in value])
+            return np.unique([self.code(name, text) for text in value])
         with prefix_errors(f"column {name!r}: "):
             return cells.between(value)
 

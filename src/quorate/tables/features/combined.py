@@ -39,7 +39,7 @@ class Interaction:
     @property
     def names(self) -> list[str]:
         """The names of the products."""
-        return [f"{one} and {other}" for one in self.first.names for other in self.second.names]
+        return [f"{name} and {partner}" for name in self.first.names for partner in self.second.names]
 
     def spread(self, read: Sequence[NDArray[Any]]) -> Floats:
         """Return one row of products for each row, of all columns as they were read."""
@@ -51,17 +51,17 @@ class Interaction:
 
     def atoms(self) -> list[Floats]:
         """Return what every pair of values becomes."""
-        left, right = (block.atoms() for block in self._blocks)
-        return [multiply(np.repeat(left, len(right), axis=0), np.tile(right, (len(left), 1)))]
+        first, second = (block.atoms() for block in self._blocks)
+        return [multiply(np.repeat(first, len(second), axis=0), np.tile(second, (len(first), 1)))]
 
     @property
     def _blocks(self) -> tuple[Ramps | Categories, Ramps | Categories]:
         return self.first, self.second
 
 
-def multiply(left: Floats, right: Floats) -> Floats:
+def multiply(first: Floats, second: Floats) -> Floats:
     """Return the products of all entries of each row with those of the other one's."""
-    return (left[:, :, None] * right[:, None, :]).reshape(len(left), -1)
+    return (first[:, :, None] * second[:, None, :]).reshape(len(first), -1)
 
 
 def make_interactions(blocks: Sequence[Any], names: Sequence[Any], pairs: Any) -> list[Interaction]:
