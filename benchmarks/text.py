@@ -153,7 +153,7 @@ def _writing_figures(scores: dict[str, Any] | None) -> Iterator[Figure]:
             yield f"{about}.{who}.accuracy_percent", accuracy, "%"
         gain = right["quorate"] - right["invisible_ink"] if known else None  # type: ignore[operator]
         yield f"{about}.points_over_invisible_ink", gain, "points"
-        free, speed = scores[f"written_{name}_shares"] if known and scores is not None else (None, None)
+        free, speed = scores[f"written_{name}_shares"].tolist() if known and scores is not None else (None, None)
         yield f"{about}.free_share", free, ""
         yield f"{about}.speed_over_bare_model", speed, ""
 
