@@ -107,9 +107,13 @@ def test_a_model_that_beats_the_constant_and_says_by_how_much(tmp_path):
     assert "It ranks rows better than chance" in shown
     terminal.run("quorate predict quorate-start/model others.csv --out answers.csv")
     with (tmp_path / "answers.csv").open(encoding="utf-8") as file:
-        scores = [float(row["score_yes"]) for row in csv.DictReader(file)]
-    area = roc_auc_score([rows[number][-1] == "yes" for number in order[:5000]], scores)
-    print(f"AUC {area:.4f}, {terminal.commands} commands, {terminal.seconds:.0f} s")  # noqa: T201
+        answers = list(csv.DictReader(file))
+    truth = [rows[number][-1] for number in order[:5000]]
+    area = roc_auc_score([label == "yes" for label in truth], [float(row["score_yes"]) for row in answers])
+    right = np.mean([row["answer"] == label for row, label in zip(answers, truth, strict=True)])
+    constant = truth.count("no") / len(truth)
+    print(f"AUC {area:.4f}, right {right:.4f}, always no {constant:.4f}, {terminal.seconds:.0f} s")  # noqa: T201
+    assert right > constant
     assert area >= 0.895
     assert terminal.commands <= 3
 

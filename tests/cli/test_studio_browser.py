@@ -1,13 +1,18 @@
 """The studio in a real browser: keyboard, screen reader, narrow and dark, and nothing asked of anybody else."""
 
+import json
 import os
 import re
 import signal
 import subprocess
 import sys
+import zipfile
+from pathlib import Path
 
 import pytest
 from test_studio import EVIL, write_clinic
+
+from quorate.cli import main
 
 VIEWS = ((1280, "light"), (500, "dark"))
 
@@ -179,4 +184,36 @@ def test_pages_are_sound_for_keyboard_and_screen_reader(browser, axe, address, t
     page.click("text=Stop it")
     page.wait_for_selector("h1:text('Interrupted')")
     assert find_violations(page, axe) == []
+    page.context.close()
+
+
+@pytest.mark.long  # 20 s: it fits the model twice
+def test_a_table_becomes_a_model_in_five_clicks(browser, axe, address, tmp_path, monkeypatch):
+    """The first of three strangers' tasks, in the browser; then all that the folder holds."""
+    page = browser.new_context(bypass_csp=True).new_page()
+    page.goto(address)
+    table = write_clinic(tmp_path / "clinic.csv", rows=6000)
+    page.set_input_files("#file", table)
+    page.wait_for_url("**/columns")
+    go_on(page)
+    page.select_option("[name=label]", "ill")
+    go_on(page)
+    page.wait_for_url("**/plan")
+    go_on(page)
+    page.wait_for_selector("h1:text('Done')", timeout=120_000)
+    assert "Its labels are better than a constant answer." in page.inner_text("main")
+    assert find_violations(page, axe) == []
+    with page.expect_download() as download:
+        page.click("text=Download the folder")
+    with zipfile.ZipFile(download.value.path()) as archive:
+        archive.extractall(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    made = Path("quorate-studio")
+    assert main(["verify", str(made / "model")]) == 0
+    names, cells = {}, json.loads((made / "notebook.ipynb").read_text())["cells"]
+    for cell in cells:
+        if cell["cell_type"] == "code":
+            exec("".join(cell["source"]), names)
+    assert (made / "published" / "GUARANTEE.md").is_file()  # beside the model of the commands
+    assert set(names["fitted"].columns) == {"age", "cost", "region", "visited"}
     page.context.close()
