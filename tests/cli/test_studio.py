@@ -64,8 +64,9 @@ class Browser:
     """A browser before the application itself: it keeps cookies, and follows no redirect."""
 
     def __init__(self, app, **headers):
+        root = app.address.partition("?")[0]
         transport = httpx.ASGITransport(app)
-        self._client = httpx.AsyncClient(transport=transport, base_url=ORIGIN, headers=headers, timeout=60)
+        self._client = httpx.AsyncClient(transport=transport, base_url=root, headers=headers, timeout=60)
         self.headers = self._client.headers
 
     def request(self, method, path, **more):
@@ -89,11 +90,15 @@ def studio(tmp_path, monkeypatch):
     made.project.close()
 
 
+def enter(studio):
+    return f"/?{studio.guard.address.partition('?')[2]}"
+
+
 @pytest.fixture
 def client(studio):
     """The browser that has come with the token."""
     opened = Browser(studio.guard, origin=ORIGIN)
-    assert opened.get(studio.guard.address.removeprefix(ORIGIN)).status_code == 303
+    assert opened.get(enter(studio)).status_code == 303
     return opened
 
 
@@ -131,15 +136,17 @@ class TestWhoMaySpeak:
         browser = Browser(studio.guard)
         assert browser.get("/").status_code == 403
         assert browser.get("/?token=wrong").status_code == 403
-        address = studio.guard.address.removeprefix(ORIGIN)
-        entered = browser.get(address)
-        cookie = entered.headers["set-cookie"].lower()
-        assert (entered.status_code, entered.headers["location"]) == (303, "/")
+        entered = browser.get(enter(studio))
+        cookie, root = entered.headers["set-cookie"].lower(), studio.guard.address[len(ORIGIN) :].partition("?")[0]
+        assert (entered.status_code, entered.headers["location"]) == (303, root)
+        assert f"path={root};" in cookie  # other servers on this machine, at other ports, do not see it
         assert "httponly" in cookie
         assert "samesite=strict" in cookie
         assert browser.get("/").status_code == 200
+        outside = {"cookie": entered.headers["set-cookie"].partition(";")[0]}
+        assert browser.get(f"{ORIGIN}/", headers=outside).status_code == 403
         other = Browser(studio.guard)
-        assert other.get(address).status_code == 403  # it was used
+        assert other.get(enter(studio)).status_code == 403  # it was used
 
     @pytest.mark.parametrize(
         "host", ["evil.example", f"evil.example:{PORT}", "127.0.0.1", f"127.0.0.1.evil:{PORT}", ""]
@@ -510,8 +517,10 @@ def test_the_end_ends_the_run_and_removes_the_private_folder(tmp_path, number):
     with started("clinic.csv", cwd=tmp_path, temporary=temporary) as (process, address):
         [folder] = temporary.iterdir()
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-        origin, token = address.split("/?")
-        with httpx.Client(base_url=origin, headers={"origin": origin}, timeout=60, trust_env=False) as client:
+        root, token = address.split("?")
+        with httpx.Client(
+            base_url=root, headers={"origin": root[: root.index("/", 7)]}, timeout=60, trust_env=False
+        ) as client:
             assert client.get(f"/?{token}").status_code == 303
             post(client, "/columns", kinds="learned", **use(6))
             post(client, "/goal", goal="model", label="ill")

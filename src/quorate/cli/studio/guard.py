@@ -30,6 +30,7 @@ class Guard:
 
     A name that an attacker points at 127.0.0.1 (DNS rebinding) is another host. A form on another page has another
     origin, and another program on this machine has no cookie. The token of the printed address opens one session.
+    Cookies do not tell ports apart: one for a random folder is not sent to other servers on this machine.
 
     Parameters
     ----------
@@ -46,10 +47,11 @@ class Guard:
     def __init__(self, app: App, *, refuse: Callable[[str, int], App], port: int, policy: str) -> None:
         self._app, self._refuse, self._policy = app, refuse, policy
         self._hosts = {f"127.0.0.1:{port}", f"localhost:{port}"}
-        self._cookie = f"quorate-studio-{port}"  # Cookies do not tell ports apart.
+        self._cookie = f"quorate-studio-{port}"
         self._token: str | None = secrets.token_urlsafe(32)
         self._session = secrets.token_urlsafe(32)
-        self.address = f"http://127.0.0.1:{port}/?token={self._token}"
+        self._root = f"/{secrets.token_hex(8)}/"
+        self.address = f"http://127.0.0.1:{port}{self._root}?token={self._token}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or refuse it."""
@@ -72,15 +74,17 @@ class Guard:
             return self._refuse("The studio answers at its own address on this machine alone.", 421)
         if scope["method"] not in _SAFE_METHODS and headers.get("origin", "") != f"http://{headers['host']}":
             return self._refuse("This request came from another page. Use the forms of the studio.", 403)
-        if self._has_session(headers.get("cookie", "")):
+        is_inside = scope["path"].startswith(self._root)
+        if is_inside and self._has_session(headers.get("cookie", "")):
+            scope["path"] = scope["path"].removeprefix(self._root.rstrip("/"))
             return self._app
         token = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
-        if self._token is None or not hmac.compare_digest(token.encode(), self._token.encode()):
+        if not is_inside or self._token is None or not hmac.compare_digest(token.encode(), self._token.encode()):
             text = "The address opens the studio once, in one browser. Stop it in its terminal and start it again."
             return self._refuse(text, 403)
         self._token = None
-        entry = RedirectResponse("/", status_code=303)
-        entry.set_cookie(self._cookie, self._session, httponly=True, samesite="strict", path="/")
+        entry = RedirectResponse(self._root, status_code=303)
+        entry.set_cookie(self._cookie, self._session, httponly=True, samesite="strict", path=self._root)
         return entry
 
     def _has_session(self, text: str) -> bool:

@@ -166,7 +166,7 @@ class Pages:
             skipped = projects.read_whole(query.get("skip_last") or "0")
             async with self._saved(request, safe_name(query.get("name", ""))) as path:
                 await run_in_threadpool(self._project.open, TableFile(table=path, skip_last=skipped, **options))
-        return JSONResponse({"next": "/columns"})
+        return JSONResponse({"next": "columns"})
 
     async def take_public(self, request: Request) -> Response:
         """Take a public table of the same columns."""
@@ -176,7 +176,7 @@ class Pages:
             async with self._saved(request, f"public-{safe_name(request.query_params.get('name', ''))}") as path:
                 await run_in_threadpool(read_table, path, role="public")
             self._project.take_public(path)
-        return JSONResponse({"next": "/columns"})
+        return JSONResponse({"next": "columns"})
 
     @asynccontextmanager
     async def _saved(self, request: Request, name: str) -> AsyncIterator[Path]:
@@ -210,7 +210,7 @@ class Pages:
         form = await self._read_form(request)
         async with self._lock:
             await run_in_threadpool(project.declare, form)
-        return RedirectResponse("/goal", 303)
+        return RedirectResponse("goal", 303)
 
     async def goal(self, request: Request) -> Response:
         """Show what can be made, or plan it."""
@@ -222,7 +222,7 @@ class Pages:
         form = await self._read_form(request)
         async with self._lock:
             await run_in_threadpool(project.plan, form)
-        return RedirectResponse("/plan", 303)
+        return RedirectResponse("plan", 303)
 
     async def plan(self, request: Request) -> Response:
         """Show what each epsilon buys."""
@@ -254,7 +254,7 @@ class Pages:
             form = await self._read_form(request)
             async with self._lock:
                 await run_in_threadpool(project.start, form)
-            return RedirectResponse("/run", 303)
+            return RedirectResponse("run", 303)
         if project.run is None:
             raise InvalidInput("nothing has been run yet: plan first")
         return self._show("run.html", page="run", run=project.run, **await run_in_threadpool(_results, project.run.out))
@@ -263,7 +263,7 @@ class Pages:
         """Interrupt the commands, as Ctrl-C does."""
         if self._project.run is not None and self._project.run.is_running:
             self._project.run.cancel()
-        return RedirectResponse("/run", 303)
+        return RedirectResponse("run", 303)
 
     async def progress(self, request: Request) -> Response:
         """Return how far the commands are."""

@@ -53,7 +53,7 @@ const progress = document.getElementById("progress");
 if (progress) {
   const look = async () => {
     try {
-      const said = await (await fetch("/progress")).json();
+      const said = await (await fetch("progress")).json();
       if (said.state !== "running") { location.reload(); return; }
       progress.textContent = `${said.progress}, ${said.seconds} seconds`;
     } catch { progress.textContent = "The studio does not answer any more."; }
