@@ -108,6 +108,7 @@ class Model:
         hides_entries: bool = False,
     ) -> None:
         self.name, self.session, self.ledger, self.claim = name, session, ledger, claim
+        self.published = isinstance(session, PublishedSession)  # Anybody may ask it, without a key, at no privacy cost.
         self.inputs, self.outputs, self.whole_view = inputs, outputs, whole_view
         self.batcher = RequestBatcher(
             getattr(session, "ask_all", _refuse_all), limit=queue_limit, idle=getattr(session, "on_idle", None)
@@ -170,11 +171,6 @@ class Model:
     def find_subject(self, issuer: str, subject: str) -> Any:
         """Return the key of a subject of an issuer of tokens, or None without one."""
         return None if self._keys is None else self._keys.find_subject(issuer, subject)
-
-    @property
-    def published(self) -> bool:
-        """Whether the model was published: anybody may ask it, without a key and at no privacy cost."""
-        return isinstance(self.session, PublishedSession)
 
     @property
     def progress(self) -> dict[str, Any] | None:
