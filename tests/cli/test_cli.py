@@ -355,7 +355,7 @@ def test_every_command_has_json_and_its_example_can_be_read(path, capsys):
     assert main([*path, "--help"]) == 0
     shown = capsys.readouterr().out
     assert "--empty-" not in shown
-    assert "--json" in shown or " ".join(path) in ("serve", "studio", "site serve", "ledger export"), (
+    assert "--json" in shown or " ".join(path) in ("serve", "studio", "site serve", "ledger export", "keys log"), (
         "these print lines of JSON"
     )
     for example in re.findall(r"Example: quorate (.+?)\n\s*\n", shown, re.DOTALL):  # lines are wrapped

@@ -14,7 +14,6 @@ from cyclopts import Parameter
 
 from quorate.cli.options import (
     Device,
-    ModelPath,
     Names,
     Trusted,
     options_from,
@@ -130,8 +129,9 @@ def _server_options() -> Iterator[inspect.Parameter]:
 
 @with_options(_server_options())
 def serve(
-    model: ModelPath,
-    *models: Annotated[Path, Parameter(help="More models. Each is served under the name of its folder.")],
+    *models: Annotated[
+        Path, Parameter(name="model", help="The models' folders. Each is served under the name of its folder.")
+    ],
     pace: Annotated[
         float,
         Parameter(
@@ -169,8 +169,8 @@ def serve(
         raise InvalidInput(f"port must be a number from 0 to 65535, got {port}")
     if device != "auto":
         use_device(device)
-    server = Settings.of(model, *models, pace_ms=pace, trusted=trusted, **settings)
-    folders = map(open_folder, (model, *models))
+    server = Settings.of(*models, pace_ms=pace, trusted=trusted, **settings)
+    folders = map(open_folder, models)
     private = [folder.path for folder in folders if not isinstance(folder, PublishedFolder)]
     _make_keys(private * keys, new_keys)
 

@@ -63,6 +63,7 @@ _KEYS_SECONDS = 0.5
 _STALL_SECONDS = 1.0  # how often it is looked whether a ledger has stopped answering
 _FOLLOW_SECONDS = 0.5  # how often a worker looks for what others were ordered to load
 _LOAD_SECONDS = 1.0  # how often a worker says how many requests it has
+_SCAN_SECONDS = 2.0  # how often it is looked whether models came into the folder of models
 _END_SECONDS = 1.0  # A process ends after this time even if a model still closes.
 _EVERY_RESPONSE = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
 
@@ -363,9 +364,11 @@ class Service:
             (_STALL_SECONDS, self._each_model(Model.refuse_if_stalled)),
             (_FOLLOW_SECONDS, self.repository.follow),
             (_LOAD_SECONDS, self._note_load),
+            (_SCAN_SECONDS, self.repository.scan),
         ]
         if self.settings.keys:
             recurring.append((_KEYS_SECONDS, self._each_model(Model.read_keys)))
+        await self.repository.scan(at_once=True)
         self._recurring = [asyncio.create_task(self._repeat(seconds, work)) for seconds, work in recurring]
         self.log.event("started", models=len(self.models), keys=self.settings.keys)
         yield

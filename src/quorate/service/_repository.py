@@ -17,6 +17,7 @@ from quorate.service._auth import Access
 from quorate.service._errors import Refused
 from quorate.service._identity import Identities
 from quorate.service._settings import ORDERS, Settings
+from quorate.service._shelf import Shelf
 from quorate.service._telemetry import Log
 from quorate.service.model import VERSION, Model
 
@@ -25,9 +26,10 @@ if TYPE_CHECKING:
 
 _GATHER_SHARE = 0.1  # of a pace: no answer leaves before the pace is over, and a ledger writes once for a batch
 
-UNLOADED = "unloaded"
+UNLOADED, _GONE = "unloaded", "gone"
 _REASONS = {  # The reasons of an unavailable model, for holders of its keys.
     UNLOADED: "its owner has unloaded it",
+    _GONE: "its folder is gone",
     "loading": "it is being loaded",
     "not_loaded": "it could not be loaded; the server's log says why",
 }
@@ -64,6 +66,7 @@ class Repository:
         self.closing: dict[str, asyncio.Task[None]] = {}  # Unloaded models that still answer their queues.
         self._orders = Path(os.environ[ORDERS]) if ORDERS in os.environ else None
         self._followed: dict[str, str] = {}
+        self._shelf = Shelf(settings.repository, taken=settings.models) if settings.repository else None
 
     def _install(self, model: Model) -> None:
         finder = model.find_key if self._identities is None else self._identities.finder(model)
@@ -101,7 +104,7 @@ class Repository:
     async def _load(self, name: str) -> None:
         source = await self._unload(name, "loading")
         try:
-            model = await asyncio.to_thread(source.open, name)
+            await self._open(source, name)
         except Exception as error:
             cause = error.cause if isinstance(error, LedgerRefused) else "not_loaded"
             self.models[name].refused = cause
@@ -110,9 +113,17 @@ class Repository:
             else:
                 self._log.failure(error, route="")
             raise refusal_of(self.models[name]) from None
-        model.batcher.start()
-        self._install(model)
         self._log.event("loaded", model=name)
+
+    async def _open(self, source: "Folders", name: str) -> None:
+        """Open a model and put it in its place, or close it where the rules for tokens do not fit it."""
+        model = await asyncio.to_thread(source.open, name)
+        model.batcher.start()
+        try:
+            self._install(model)
+        except QuorateError:
+            await model.close()
+            raise
 
     async def _unload(self, name: str, cause: str) -> "Folders":
         """Put a model that answers nothing in the place of another, and close that."""
@@ -150,7 +161,7 @@ class Repository:
 
     async def follow(self) -> None:
         """Execute a command that another worker process received."""
-        for name in self.models if self._orders is not None else ():
+        for name in list(self.models) if self._orders is not None else ():
             with suppress(OSError):
                 order = (self._orders / name).read_text(encoding="ascii")  # type: ignore[operator]
                 if order == self._followed.get(name):
@@ -159,6 +170,25 @@ class Repository:
                     self._followed[name] = order
                     with suppress(Refused):  # which the log has
                         await (self._load(name) if order.startswith("load") else self._unload(name, UNLOADED))
+
+    # The folder of models.
+
+    async def scan(self, *, at_once: bool = False) -> None:
+        """Load models that came into the folder of models or were replaced there, and unload those that left it."""
+        if self._shelf is None or self._source is None:
+            return
+        async with self._turn:
+            for name, is_there in await asyncio.to_thread(self._shelf.changes, at_once=at_once):
+                stays_out = at_once and is_unloaded(name)  # as its owner ordered another worker
+                with suppress(Refused):  # which the log has
+                    if name not in self.models:
+                        self._install(await asyncio.to_thread(self._source.closed, name, UNLOADED))
+                    if is_there and not stays_out:
+                        await self._load(name)
+                    elif not is_there:
+                        await self._unload(name, _GONE)
+                loaded = stays_out or not self.models[name].refused
+                await asyncio.to_thread(self._shelf.settle, name, loaded=loaded)
 
 
 async def _reason(model: Model) -> str:

@@ -47,6 +47,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         A TOML file of issuers whose bearer tokens open models too, such as an OpenID Connect provider's.
     four_eyes
         Whether changes of keys over HTTP that give more wait until a second key of scope keys approves them.
+    repository
+        A folder whose models are served too, each under the name of its folder. A model that comes there while the
+        server runs is loaded within seconds, and one that leaves is unloaded.
     pace_ms
         Answers leave a whole number of paces, in milliseconds, after their request arrived; 0 switches pacing off.
     trusted
@@ -116,12 +119,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     outside_mark: bool = True
     identity: str = ""
     four_eyes: bool = False
+    repository: str = ""
 
     def __post_init__(self) -> None:
-        if not self.models:
-            raise InvalidInput("name at least 1 model to serve")
+        if not self.models and not self.repository:
+            raise InvalidInput("name at least 1 model to serve, or a folder of models (repository)")
         for name in self.models:
-            if not _NAME.fullmatch(name):
+            if not is_name(name):
                 raise InvalidInput(
                     f"a model is served under 1 to 64 letters, digits, dots, dashes or underscores, not {name!r}"
                 )
@@ -161,6 +165,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             return msgspec.json.decode(text, type=cls)
         except msgspec.MsgspecError as error:
             raise InvalidInput(f"these are no settings of a server: {error}") from None
+
+
+def is_name(text: str) -> bool:
+    """Return whether a model can be served under this name."""
+    return _NAME.fullmatch(text) is not None
 
 
 def is_loopback(host: str) -> bool:

@@ -82,7 +82,7 @@ def open_models(settings: Settings, log: Log | None = None) -> list[Model]:
                 models.append(folders.closed(name, "refused_at_start"))
                 if log is not None:
                     log.event("refused", model=name, cause=error.cause)
-        if all(model.refused not in ("", UNLOADED) for model in models):
+        if models and all(model.refused not in ("", UNLOADED) for model in models):
             raise LedgerRefused("the ledger of every model is refused; `quorate ledger verify` says why")
     except BaseException:
         for model in models:
@@ -100,11 +100,11 @@ class Folders:
 
     def closed(self, name: str, cause: str) -> Model:
         """Return an unavailable model with the keys of its ledger, so that holders get the reason and may load it."""
-        return Model.of_refused(name, _FolderKeys(Path(self._settings.models[name])), cause=cause)
+        return Model.of_refused(name, _FolderKeys(self._path(name)), cause=cause)
 
     def open(self, name: str) -> Model:
         """Load a model with its lease, or raise `LedgerRefused` for an unsound ledger."""
-        folder, settings = Path(self._settings.models[name]), self._settings
+        folder, settings = self._path(name), self._settings
         opened = open_folder(folder)
         model_class = class_of(opened)
         if settings.workers > 1 and model_class.spending.one_process:
@@ -128,6 +128,11 @@ class Folders:
         except (QuorateError, AttributeError):
             classifier.session_.close()
             raise
+
+    def _path(self, name: str) -> Path:
+        """Return the folder of a model: one that was named, or one in the folder of models."""
+        folder = self._settings.models.get(name)
+        return Path(self._settings.repository) / name if folder is None else Path(folder)
 
     def _check_outside(self, name: str, classifier: Any) -> None:
         """Refuse a model whose folder could be rolled back unseen, before a caller is told that it answers."""
