@@ -122,13 +122,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     repository: str = ""
 
     def __post_init__(self) -> None:
-        if not self.models and not self.repository:
-            raise InvalidInput("name at least 1 model to serve, or a folder of models (repository)")
-        for name in self.models:
-            if not is_name(name):
-                raise InvalidInput(
-                    f"a model is served under 1 to 64 letters, digits, dots, dashes or underscores, not {name!r}"
-                )
+        self._check_models()
         for field, minimum in _MINIMUM.items():
             if not getattr(self, field) >= minimum:
                 raise InvalidInput(f"{field} must be at least {minimum}, not {getattr(self, field)!r}")
@@ -141,6 +135,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             )
         if self.identity and not self.keys:
             raise InvalidInput("a server that takes tokens of issuers requires keys; leave --no-keys out")
+
+    def _check_models(self) -> None:
+        if not self.models and not self.repository:
+            raise InvalidInput("name at least 1 model to serve, or a folder of models (repository)")
+        for name in self.models:
+            if not is_name(name):
+                raise InvalidInput(
+                    f"a model is served under 1 to 64 letters, digits, dots, dashes or underscores, not {name!r}"
+                )
 
     @classmethod
     def of(cls, *folders: str | Path, **options: object) -> "Settings":
