@@ -19,8 +19,8 @@ from quorate.core.errors import BudgetSpent, Infeasible
 from quorate.release import GroupRelease
 from quorate.release.numbers._bounds import choose_bounds, count_cells
 from quorate.release.numbers._contributions import choose_records
+from quorate.release.numbers._estimates import HIDDEN, TOO_FEW
 from quorate.release.numbers._estimates import LAPLACE as LAPLACE_LAW
-from quorate.release.numbers._estimates import TOO_FEW
 from quorate.release.numbers._keys import GroupIndex, KeyColumn, find_whole_dates
 from quorate.release.numbers._layout import CutColumn, Layout
 from quorate.release.numbers._quantiles import POINTS, ROUNDS, Probes, Shares, Strategy, quantile_answers
@@ -307,7 +307,7 @@ def test_found_bounds_balance_clipping_with_noise():
     assert errors[found.high] < 1.5 * min(errors.values())
     empty = choose_bounds(np.zeros_like(count_cells(values), dtype=float), cell_noise=20.0, groups=20, sum_noise=6.0)
     assert (empty.low, empty.high) == (0.0, 1.0)
-    assert "say nothing" in empty.describe("cost")
+    assert "are left out" in empty.describe("cost")
 
 
 def test_bounds_of_people_know_how_many_records_count():
@@ -426,6 +426,23 @@ def test_a_loaded_release_says_the_same(tmp_path):
     assert "village" not in page
     texts = [path.read_bytes() for path in (tmp_path / "published").iterdir()]
     assert not any(b"village" in text for text in texts)
+
+
+def test_names_of_files_do_not_tell_of_rare_groups(tmp_path):
+    table = visits()
+    other = table | {"region": np.where(table["region"] == "west", "another village", table["region"])}
+    for number, private in enumerate((table, other)):
+        GroupRelease("region", totals="cost").fit(private).save(tmp_path / str(number))
+    first, second = ({path.name for path in (tmp_path / name).rglob("*")} for name in "01")
+    assert first == second
+
+
+def test_a_column_whose_values_the_noise_hides_has_no_totals():
+    table = visits(3000) | {"words": ["a text"] * 3000}
+    release = GroupRelease("region", totals="words", means="words").fit(table)
+    rows = [row for row in release.answer().to_pylist() if row["measure"] != "records"]
+    assert {(row["answer"], row["low"], row["high"], row["note"]) for row in rows} == {(None, None, None, HIDDEN)}
+    assert "are left out; declare low and high" in release.notes_[0]
 
 
 def test_an_account_is_charged(tmp_path):

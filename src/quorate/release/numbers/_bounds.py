@@ -49,8 +49,8 @@ class FoundBounds:
         """Return what a reader of totals and means of this column must know."""
         if math.isnan(self.beyond):
             return (
-                f"no bounds of {name} could be found under this noise; {self.low:g} to {self.high:g} was taken: its "
-                "totals and means say nothing; declare low and high"
+                f"no bounds of {name} could be found under this noise; {self.low:g} to {self.high:g} was taken, "
+                "and its totals and means are left out; declare low and high"
             )
         return (
             f"bounds of {name} were found with noise: {self.low:g} to {self.high:g}; values were clipped there, "

@@ -11,6 +11,7 @@ from quorate.release.numbers._layout import SummedColumn, Weights
 
 Z = NormalDist().inv_cdf(0.975)
 TOO_FEW = "too few records for this noise"
+HIDDEN = "no bounds could be found under this noise"
 WIDE = "interval wider than half of the bounds"
 LARGE_NOISE = "interval wider than the answer"
 
@@ -55,6 +56,12 @@ def _flag_wide(answers: Floats, low: Floats, high: Floats) -> Answers:
     return Answers(answers, low, high, [LARGE_NOISE if flag else "" for flag in wide.tolist()])
 
 
+def _no_answers(groups: int) -> Answers:
+    """Return no answer for groups, of a column whose clipped sums say nothing."""
+    nothing = np.full(groups, np.nan)
+    return Answers(nothing, nothing, nothing, [HIDDEN] * groups)
+
+
 @dataclass(frozen=True)
 class NoisySums:
     """The noisy entries of groups that a column's totals and means are computed from."""
@@ -82,7 +89,9 @@ class NoisySums:
         return np.asarray((self.sums + rounding) * step), (self.scale * step) ** 2, rounding * step
 
     def totals(self, column: SummedColumn) -> Answers:
-        """Return totals of a column in each group."""
+        """Return totals of a column in each group; NaN if no bounds of it were found."""
+        if column.is_hidden:
+            return _no_answers(len(self.sums))
         values, values_variance = self._values(column)
         centred, variance, rounding = self._centred(column)
         totals = centred + column.middle * values
@@ -92,6 +101,8 @@ class NoisySums:
 
     def means(self, column: SummedColumn) -> Answers:
         """Return means of a column in each group, with Fieller's intervals; NaN where a group may have no values."""
+        if column.is_hidden:
+            return _no_answers(len(self.sums))
         values, values_variance = self._values(column)
         centred, variance, rounding = self._centred(column)
         z = self.law.half

@@ -21,12 +21,16 @@ _OTHER_SHARE = 8  # the count of unpublished groups takes one part in so many wh
 
 @dataclass(frozen=True)
 class SummedColumn:
-    """A column of which totals or means are released; `closed` if every record has a value."""
+    """A column of which totals or means are released; `closed` if every record has a value.
+
+    `is_hidden` says that noise hid its values, so that no bounds of them were found.
+    """
 
     name: str
     low: float
     high: float
     closed: bool = False
+    is_hidden: bool = False
 
     @property
     def middle(self) -> float:

@@ -144,7 +144,8 @@ class MeasuredColumns:
     def _bounded(self, name: str, bounds: Any) -> SummedColumn:
         kind = self._number(name)
         low, high = (kind.low, kind.high) if bounds is None else (bounds.low, bounds.high)
-        return SummedColumn(name, cast("float", low), cast("float", high), kind.closed)
+        is_hidden = bounds is not None and math.isnan(bounds.beyond)
+        return SummedColumn(name, cast("float", low), cast("float", high), kind.closed, is_hidden)
 
     def _divided(self, name: str, steps: tuple[float, tuple[float, ...]], found: Any) -> CutColumn:
         """Return a column with cuts inside of its bounds; counts of cells beyond are added to those next to them."""

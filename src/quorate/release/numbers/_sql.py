@@ -104,7 +104,7 @@ def _add_measure(expression: Any, settings: dict[str, Any]) -> None:
         number = 0.5 if kind == "Median" else _number(level, text)
         settings["quantiles"].setdefault(_name(expression.this, text), []).append(number)
     else:
-        _refuse(text)
+        _refuse(text if kind != "Alias" else f"{text}; leave out AS and the name after it")
 
 
 def _add_count(counted: Any, settings: dict[str, Any], text: str) -> None:
