@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,6 +31,7 @@ from quorate.tables.files import TableStream
 _DELTA = 1e-6
 _EPSILONS = {"epsilon1": 1.0, "epsilon01": 0.1}
 _MEASURES = ("total", "mean", "median")
+_FEW_MEASURES = ("total", "mean")  # without medians, and of one column
 _CANDIDATES = 101  # of OpenDP's medians, evenly between the bounds
 
 _OPENDP = """
@@ -57,7 +58,7 @@ def query(medians):
             steps = [low + (high - low) * step / (task["candidates"] - 1) for step in range(task["candidates"])]
             measures.append(column.dp.median(steps).alias("median " + name))
     return context.query().group_by(by).agg(*measures)
-measurement = query(True).resolve()
+measurement = query(task["medians"]).resolve()
 rows = []
 for _ in range(task["releases"]):
     rows.append(measurement(frame.lazy()).collect().to_dicts())
@@ -117,7 +118,7 @@ def read_tables(*, quick: bool) -> Iterator[GroupedTable]:
             yield GroupedTable(name, frame, ("month",), {"cnt": (0.0, 1e3)})
 
 
-def release_ours(table: GroupedTable, *, epsilon: float, public: bool, releases: int) -> Answers:
+def release_ours(table: GroupedTable, *, epsilon: float, public: bool, releases: int, medians: bool = True) -> Answers:
     """Return the answers of our releases."""
     names, answers = list(table.bounds), []
     for _ in range(releases):
@@ -125,7 +126,7 @@ def release_ours(table: GroupedTable, *, epsilon: float, public: bool, releases:
             table.by,
             totals=names,
             means=names,
-            medians=names,
+            medians=names if medians else (),
             columns=table.columns(public=public),
             epsilon=epsilon,
             delta=_DELTA,
@@ -139,7 +140,9 @@ def release_ours(table: GroupedTable, *, epsilon: float, public: bool, releases:
     return answers
 
 
-def release_opendp(table: GroupedTable, *, epsilon: float, public: bool, releases: int, noise: str) -> Answers | None:
+def release_opendp(
+    table: GroupedTable, *, epsilon: float, public: bool, releases: int, noise: str, medians: bool = True
+) -> Answers | None:
     """Return the answers of OpenDP's releases, None where it is not installed."""
     with tempfile.TemporaryDirectory() as folder:
         task, result = Path(folder, "task.json"), Path(folder, "result.json")
@@ -150,7 +153,7 @@ def release_opendp(table: GroupedTable, *, epsilon: float, public: bool, release
             "bounds": dict(table.bounds),
         }
         settings |= {"epsilon": epsilon, "rho": loss_of(epsilon), "delta": _DELTA, "noise": noise, "public": public}
-        settings |= {"releases": releases, "candidates": _CANDIDATES, "groups": len(table.truths())}
+        settings |= {"releases": releases, "medians": medians, "candidates": _CANDIDATES, "groups": len(table.truths())}
         task.write_text(json.dumps(settings))
         arguments = ["-c", _OPENDP, str(task), str(result)]
         if run_program("opendp", "polars; import opendp.extras.polars", arguments, limit=600.0) is None:
@@ -214,13 +217,29 @@ def error_figures(quick: bool) -> Iterator[Figure]:
                 yield from _compare(prefix, tables[name], epsilon=epsilon, public=keys == "public", releases=releases)
 
 
-def _compare(prefix: str, table: GroupedTable, *, epsilon: float, public: bool, releases: int) -> Iterator[Figure]:
-    settings: dict[str, Any] = {"epsilon": epsilon, "public": public, "releases": releases}
+def few_figures(quick: bool) -> Iterator[Figure]:
+    """Measure totals and means of the first column alone, by public groups, over OpenDP's: few sums, and no medians."""
+    tables = {table.name: table for table in read_tables(quick=quick)}
+    for name in ("adult", "bank", "bike"):
+        for label, epsilon in _EPSILONS.items():
+            prefix = f"numbers.{name}.few.{label}"
+            if name not in tables:
+                yield from ((f"{prefix}.{end}", None, "ratio") for end in _FEW_MEASURES)
+                continue
+            column = next(iter(tables[name].bounds))
+            table = replace(tables[name], bounds={column: tables[name].bounds[column]})
+            settings = {"epsilon": epsilon, "public": True, "releases": 5 if quick else 20, "medians": False}
+            yield from _compare(prefix, table, measures=_FEW_MEASURES, **settings)
+
+
+def _compare(
+    prefix: str, table: GroupedTable, *, measures: Sequence[str] = _MEASURES, **settings: Any
+) -> Iterator[Figure]:
     ours = release_ours(table, **settings)
     peers = [release_opendp(table, noise=noise, **settings) for noise in ("laplace", "gaussian")]
     found = [answers for answers in peers if answers is not None]
     least, shared = 1.0, _shared_groups(ours, [ours])
-    for measure in _MEASURES:
+    for measure in measures:
         logs = []
         for column, bounds in table.bounds.items():
             name = f"{measure} {column}"
@@ -234,6 +253,8 @@ def _compare(prefix: str, table: GroupedTable, *, epsilon: float, public: bool, 
                 ratios += [_log_ratio(mine, theirs, bounds)] * bool(groups)
             logs += [max(ratios)] if ratios else []
         yield f"{prefix}.{measure}", math.exp(float(np.mean(logs))) if logs else None, "ratio"
+    if measures != _MEASURES:
+        return
     yield f"{prefix}.least_answered", least, "share"
     keys = None
     if found:
@@ -369,4 +390,5 @@ def measure(quick: bool) -> Iterator[Figure]:
     yield from scale_figures(quick)
     yield from tail_figures(quick)
     yield from coverage_figures(quick)
+    yield from few_figures(quick)
     yield from error_figures(quick)

@@ -12,7 +12,7 @@ import pyarrow.parquet
 import pytest
 from scipy import stats
 
-from planted.numbers import GAUSSIAN, LAPLACE, LIMITS, largest_move, largest_round
+from planted.numbers import GAUSSIAN, LAPLACE, LIMITS, largest_move, largest_round, recorded
 from quorate import Account, InvalidInput, load
 from quorate.auditing.replay import entropy_tape
 from quorate.core.errors import BudgetSpent, Infeasible
@@ -715,3 +715,88 @@ def test_no_empty_group_has_a_mean_under_laplace_noise():
     with entropy_tape(1):
         rows = GroupRelease("region", means="cost", columns=columns).fit(table).answer(["mean cost"]).to_pylist()
     assert sum(row["answer"] is not None for row in rows) <= 2, "3 in 100,000 for each of 2,001 empty groups"
+
+
+# --- Survey weights --------------------------------------------------------------------------------------------------
+
+WEIGHT = Number(low=0, high=4)
+
+
+def surveyed(rows=20_000, seed=0):
+    """Return a table of answers with weights, some of them missing, negative or above the bound."""
+    chance = np.random.default_rng(seed)
+    weight = chance.choice([0.5, 1.0, 3.0, 9.0, -1.0, np.nan], rows, p=[0.3, 0.3, 0.3, 0.04, 0.03, 0.03])
+    cost = np.where(chance.random(rows) < 0.1, np.nan, chance.gamma(2.0, 100.0, rows))
+    return {"region": chance.choice(["north", "south"], rows), "cost": cost, "w": weight}
+
+
+@pytest.mark.parametrize("settings", [{}, {"epsilon": 0.3}, {"means": ["cost", "cost2", "cost3", "cost4"]}], ids=str)
+def test_weighted_totals_and_means_cover_the_truth(settings):
+    hits = {}
+    for place in range(24):
+        table = surveyed(seed=place)
+        table |= {f"cost{number}": table["cost"] for number in (2, 3, 4)}
+        columns = {name: Number(low=0, high=1000) for name in ("cost", "cost2", "cost3", "cost4")}
+        columns |= {"w": WEIGHT, "region": Category(["north", "south"], closed=True)}
+        columns["cost"] = Number(low=0, high=1000, closed=place % 2 == 0)
+        measures = {"totals": "cost", "means": "cost", "weights": "w", "columns": columns}
+        with entropy_tape(place):
+            rows = GroupRelease("region", **measures | settings).fit(table).answer().to_pylist()
+        for row in rows:
+            own = table["region"] == row["region"]
+            weight = np.clip(np.nan_to_num(table["w"][own]), 0, 4)
+            cost = np.clip(table["cost"][own], 0, 1000)
+            cost = np.nan_to_num(cost) if place % 2 == 0 else cost
+            weighted = np.nansum(weight * cost)
+            truth = {
+                "records": own.sum(),
+                "total w": weight.sum(),
+                "total cost": weighted,
+                "mean cost": weighted / weight[~np.isnan(cost)].sum(),
+            }.get(row["measure"])
+            if truth is not None:
+                hits.setdefault(row["measure"], []).append(row["low"] - 1e-9 <= truth <= row["high"] + 1e-9)
+    assert set(hits) == {"records", "total w", "total cost", "mean cost"}
+    for covered in hits.values():
+        assert sum(covered) >= stats.binom.ppf(1e-5, len(covered), 0.95)
+
+
+@pytest.mark.parametrize("is_laplace", [GAUSSIAN, LAPLACE], ids=["gaussian", "laplace"])
+def test_no_replaced_record_moves_weighted_sums_by_more_than_claimed(is_laplace):
+    records = list(itertools.product("ab", (0.0, 10.0, None, 1e9), (0.0, 2.0, None, -3.0, 1e9, math.nan)))
+    vectors, columns = [], {"v": Number(low=0, high=10), "w": WEIGHT, "g": Category(["a", "b"], closed=True)}
+    for group, value, weight in records:
+        table = {"g": ["a", "b", group], "v": [3.0, 7.0, value], "w": [1.0, 4.0, weight]}
+        with recorded(is_laplace):
+            release = GroupRelease("g", totals="v", weights="w", columns=columns, epsilon=500.0).fit(table)
+        vectors.append(release.published_.entries.ravel().astype(float))
+    moves = np.abs(np.array(vectors)[:, None] - np.array(vectors)[None, :])
+    layout = release.published_.layout
+    worst = moves.sum(axis=2).max() / layout.sensitivity
+    if not is_laplace:
+        worst = (moves**2).sum(axis=2).max() / layout.squared_sensitivity
+    assert 0.3 < worst <= 1
+
+
+def test_weights_need_declared_bounds_and_no_quantiles():
+    table = surveyed(2000)
+    cost = {"cost": Number(low=0, high=1000)}
+    for settings, words in (
+        ({"totals": "cost", "columns": cost}, "whose bound must be declared"),
+        ({"totals": "cost", "columns": cost | {"w": Number(low=-1, high=4)}}, "whose bound must be declared"),
+        ({"totals": "cost", "columns": {"w": WEIGHT}}, "must be a Number with low and high"),
+        ({"medians": "cost", "columns": cost | {"w": WEIGHT}}, "leave medians and quantiles out"),
+    ):
+        with pytest.raises(InvalidInput, match=words):
+            GroupRelease("region", weights="w", **settings).fit(table)
+
+
+def test_a_weighted_release_is_kept_planned_and_added_up(tmp_path):
+    columns = {"cost": Number(low=0, high=1000), "w": WEIGHT}
+    release = GroupRelease("region", totals="cost", means="cost", weights="w", columns=columns)
+    assert [row["measure"] for row in release.plan([100]).to_pylist()] == ["records", "total cost", "mean cost"]
+    release.fit(surveyed())
+    again = load(release.save(tmp_path / "release"))
+    assert again.answer() == release.answer()
+    whole = again.answer(by=[])
+    assert whole["measure"].to_pylist()[:4] == ["records", "total w", "total cost", "mean cost"]

@@ -55,18 +55,18 @@ from quorate.tables.files import TableStream
 
 _SYNTHETIC_FILE = "synthetic.csv"
 _FILES = "encoding separator skip_last"
+_MEASURES = "total mean median weights columns groups"
 _TABLES, _ANSWERS = (
     "table workload public columns groups leave_out encoding separator skip_last",
     "ask band counts synthetic out json",
 )
 USED_OPTIONS = {  # by what a command does
     "when a release is asked": f"table {_ANSWERS} quantiles",
-    "with --by and --plan": "plan by total mean median columns groups table groups_per_person records_per_person "
-    "epsilon delta json",
-    "with --by": f"by total mean median table columns groups groups_per_person records_per_person {_FILES} epsilon "
-    "delta account out json report",
-    "with --sql": f"sql plan table columns groups groups_per_person records_per_person {_FILES} epsilon delta account "
-    "out json report",
+    "with --by and --plan": f"plan by table {_MEASURES} groups_per_person records_per_person epsilon delta json",
+    "with --by": f"by table {_MEASURES} groups_per_person records_per_person {_FILES} epsilon delta account out json "
+    "report",
+    "with --sql": f"sql plan weights table columns groups groups_per_person records_per_person {_FILES} epsilon delta "
+    "account out json report",
     "with --plan": "plan table workload public columns leave_out epsilon delta alpha records json",
     "with --online": f"online {_TABLES} epsilon delta alpha out ask json",
     "with a --growing folder that is new": f"growing update updates {_TABLES} records_per_person epsilon delta engine "
@@ -92,6 +92,7 @@ _SETTINGS = Method(
         "a marginal; weighted gives those with --target more weight.",
         "records_per_person": "With --groups: how many records of a person count, at most. With --by "
         "each of them counts, otherwise each person counts once.",
+        "weights": "With --by: the column of survey weights, declared in --columns with low and high.",
         "groups_per_person": "With --by and --groups: how many groups of a person count, at most.",
         "target": "With --error weighted: the column to predict, whose pairs with others are released most exactly.",
     },

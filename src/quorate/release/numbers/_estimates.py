@@ -88,37 +88,61 @@ class NoisySums:
         rounding = self.merged / 2  # proof: step 3
         return np.asarray((self.sums + rounding) * step), (self.scale * step) ** 2, rounding * step
 
+    def sum_with_variance(self, column: SummedColumn) -> "Estimate":
+        """Return the noisy sums of a column in its own unit."""
+        values, values_variance = self._values(column)
+        centred, variance, rounding = self._centred(column)
+        sums = centred + column.middle * values
+        return Estimate(sums, variance + column.middle**2 * values_variance, rounding)
+
     def totals(self, column: SummedColumn) -> Answers:
         """Return totals of a column in each group; NaN if no bounds of it were found."""
         if column.is_hidden:
             return _no_answers(len(self.sums))
-        values, values_variance = self._values(column)
-        centred, variance, rounding = self._centred(column)
-        totals = centred + column.middle * values
-        half = self.law.half * np.sqrt(variance + column.middle**2 * values_variance) + rounding
-        least, most = (0.0 if column.low >= 0 else -math.inf), (0.0 if column.high <= 0 else math.inf)
-        return _flag_wide(*(np.clip(end, least, most) for end in (totals, totals - half, totals + half)))
+        centred = Estimate(*self._centred(column))
+        return total_answers(centred, Estimate(*self._values(column), np.zeros(1)), column, self.law)
 
     def means(self, column: SummedColumn) -> Answers:
         """Return means of a column in each group, with Fieller's intervals; NaN where a group may have no values."""
         if column.is_hidden:
             return _no_answers(len(self.sums))
-        values, values_variance = self._values(column)
-        centred, variance, rounding = self._centred(column)
-        z = self.law.half
-        variance = (np.sqrt(variance) + rounding / z) ** 2
-        leading = values**2 - z**2 * values_variance  # the interval is where a parabola is not above 0
-        is_clear = values > self.law.clear * np.sqrt(values_variance)
-        safe = np.where(is_clear, leading, 1.0)
-        root = np.sqrt(np.maximum((values * centred) ** 2 - safe * (centred**2 - z**2 * variance), 0.0))
-        ends = [column.middle + (values * centred + sign * root) / safe for sign in (-1, 1)]
-        means = column.middle + centred / np.where(is_clear, values, 1.0)
-        answers, low, high = (
-            np.where(is_clear, np.clip(end, column.low, column.high), np.nan) for end in (means, *ends)
-        )
-        wide = high - low > column.half
-        notes = [
-            TOO_FEW if not clear else WIDE if flag else ""
-            for clear, flag in zip(is_clear.tolist(), wide.tolist(), strict=True)
-        ]
-        return Answers(answers, low, high, notes)
+        centred = Estimate(*self._centred(column))
+        return ratio_answers(centred, Estimate(*self._values(column), np.zeros(1)), column, self.law)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Noisy numbers of groups, the variance of their noise, and what rounding may add to their errors."""
+
+    numbers: Floats
+    variance: Floats
+    rounding: Floats
+
+
+def total_answers(centred: Estimate, values: Estimate, column: SummedColumn, law: NoiseLaw) -> Answers:
+    """Return totals from sums of values less the middle of their bounds, and the number or weight of the values."""
+    totals = centred.numbers + column.middle * values.numbers
+    half = law.half * np.sqrt(centred.variance + column.middle**2 * values.variance) + centred.rounding
+    half = half + abs(column.middle) * values.rounding
+    least, most = (0.0 if column.low >= 0 else -math.inf), (0.0 if column.high <= 0 else math.inf)
+    return _flag_wide(*(np.clip(end, least, most) for end in (totals, totals - half, totals + half)))
+
+
+def ratio_answers(centred: Estimate, values: Estimate, column: SummedColumn, law: NoiseLaw) -> Answers:
+    """Return means as ratios of the same numbers; NaN where the number or weight of values may be 0."""
+    z, numbers, sums = law.half, values.numbers, centred.numbers
+    variance = (np.sqrt(centred.variance) + centred.rounding / z) ** 2
+    values_variance = (np.sqrt(values.variance) + values.rounding / z) ** 2
+    leading = numbers**2 - z**2 * values_variance  # the interval is where a parabola is not above 0
+    is_clear = numbers > law.clear * np.sqrt(values_variance)
+    safe = np.where(is_clear, leading, 1.0)
+    root = np.sqrt(np.maximum((numbers * sums) ** 2 - safe * (sums**2 - z**2 * variance), 0.0))
+    ends = [column.middle + (numbers * sums + sign * root) / safe for sign in (-1, 1)]
+    means = column.middle + sums / np.where(is_clear, numbers, 1.0)
+    answers, low, high = (np.where(is_clear, np.clip(end, column.low, column.high), np.nan) for end in (means, *ends))
+    wide = high - low > column.half
+    notes = [
+        TOO_FEW if not clear else WIDE if flag else ""
+        for clear, flag in zip(is_clear.tolist(), wide.tolist(), strict=True)
+    ]
+    return Answers(answers, low, high, notes)

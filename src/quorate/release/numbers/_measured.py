@@ -22,6 +22,7 @@ from quorate.release.numbers._noise import SLACK_SHARE, GaussianNoise, LaplaceNo
 from quorate.release.numbers._published import Statistics, expected_halves, quantile_name
 from quorate.release.numbers._quantiles import POINTS, ROUNDS, quantile_share, rank_scale
 from quorate.release.numbers._rows import PrivateRows
+from quorate.release.numbers._weighting import Weighting
 from quorate.tables.columns import Date, Kind, Number
 from quorate.tables.cut_tree import STAGES, Draw, most_cells
 
@@ -34,17 +35,28 @@ _EXPECTED_GROUPS = 20  # undeclared groups, for the choice of bounds
 class MeasuredColumns:
     """The columns with totals, means and quantiles: declared facts, and what has to be found with noise."""
 
-    def __init__(self, statistics: Statistics, kinds: Mapping[str, Kind]) -> None:
+    def __init__(self, statistics: Statistics, kinds: Mapping[str, Kind], weights: str | None = None) -> None:
         self._statistics, self._kinds = statistics, kinds
         self._summed = tuple(dict.fromkeys([*statistics.totals, *statistics.means]))
+        self.weighting = Weighting.of(weights, self._summed, kinds)
         self._cut = tuple(dict.fromkeys(name for name, _ in statistics.quantiles))
         self.names = tuple(dict.fromkeys([*self._summed, *self._cut]))
         for name in self.names:
             if name in kinds and (not isinstance(kinds[name], Number) or isinstance(kinds[name], Date)):
                 raise InvalidInput(f"column {name!r} must be a Number to have totals, means or quantiles")
+        if self.weighting is not None:
+            if self._cut:
+                raise InvalidInput("weights are for totals and means; leave medians and quantiles out")
+            self.names, derived = (*self._summed, self.weighting.weight), self.weighting.kinds()
+            self._kinds, self._summed = {**kinds, **derived}, tuple(derived)
         self._unbounded = [name for name in self._summed if self._number(name).low is None]
         self._uncut = [name for name in self._cut if self._number(name).cuts is None]
         self.notes: list[str] = []
+
+    @property
+    def sums(self) -> int:
+        """The number of columns that are summed."""
+        return len(self._summed)
 
     def _number(self, name: str) -> Number:
         return cast("Number", self._kinds.get(name, Number()))
@@ -184,6 +196,9 @@ class MeasuredColumns:
                 "half of its range",
             )
         column = SummedColumn(name, kind.low, kind.high, kind.closed)
+        if self.weighting is not None:  # a mean of records whose weights are half of the bound
+            column = replace(column, low=column.low * self.weighting.bound, high=column.high * self.weighting.bound)
+            halves = {**halves, "mean": 2 * halves["mean"] / self.weighting.bound}
         if is_mean:
             return measure, min(column.half * halves["mean"], 2 * column.half), name
         values = halves["records"] if kind.closed else halves["values"]

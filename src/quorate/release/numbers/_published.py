@@ -16,6 +16,7 @@ from quorate.release.numbers._keys import GroupIndex, Parents, merge_keys
 from quorate.release.numbers._layout import CutColumn, Layout, SummedColumn, Weights
 from quorate.release.numbers._noise import GaussianNoise, LaplaceNoise
 from quorate.release.numbers._quantiles import Probes, empty_probes, quantile_answers
+from quorate.release.numbers._weighting import Weighting
 
 NOT_RELEASED = "not released for unpublished groups"
 
@@ -86,6 +87,7 @@ class Published:
     threshold: int | None
     probes: Probes = field(default_factory=empty_probes)
     parents: Parents = field(default_factory=dict)
+    weighting: Weighting | None = None
     merged: Integers | None = None  # how many groups were added up in each; None before that
 
     def merge(self, by: Sequence[str], coarser: Sequence[str]) -> "Published":
@@ -137,6 +139,9 @@ class Published:
         answers = {"records": groups.records(bound)}
         if self.layout.has_people and self.merged is None:  # a person may be in several groups
             answers["people"] = groups.people()
+        if self.weighting is not None:
+            sums = {name: (groups.sums(place, len(names)), self.sums[place]) for place, name in enumerate(names)}
+            return answers | self.weighting.answers(statistics.totals, statistics.means, sums)
         for name in statistics.totals:
             index = names.index(name)
             answers[f"total {name}"] = groups.sums(index, len(names)).totals(self.sums[index])
@@ -165,6 +170,7 @@ class Published:
             "scale": repr(self.scale),
             "threshold": self.threshold,
             "probes": [repr(scale) for scale in self.probes.scales],
+            "weighting": to_plain(self.weighting),
             "parents": {name: dict(above) for name, above in self.parents.items()},
         }
         state.put_document("groups", list(self.keys))
@@ -189,6 +195,7 @@ class Published:
             values["threshold"],
             Probes(points, arrays["probe_answers"], scales),
             values.get("parents", {}),  # absent from folders of earlier versions
+            from_plain(values.get("weighting"), Weighting, SummedColumn),
         )
 
     def fits(self, statistics: Statistics) -> bool:

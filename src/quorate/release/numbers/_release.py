@@ -77,6 +77,10 @@ class GroupRelease(SavedModel, ShowsClaim, BaseEstimator):
         Conditions that records must meet to count: [("age", ">=", 18), ("region", "in", ["north", "south"])]. The
         operators are =, !=, <, <=, >, >=, in, not in, missing and present; texts such as "2024-05-01" are dates after
         <, <=, > and >=. How many records meet them stays private.
+    weights
+        The column of survey weights, declared as a `Number` with `low` 0 or more and `high`, the bound at which weights
+        are clipped. Totals and means of columns with declared bounds are then weighted, and the total of the weights is
+        released too; numbers of records are not weighted.
     epsilon, delta
         The privacy loss allowed. All of it is spent by `fit`. If there are no quantiles and all bounds are declared,
         noise is Laplace noise where that is less; with declared groups, delta is then 0.
@@ -115,6 +119,7 @@ class GroupRelease(SavedModel, ShowsClaim, BaseEstimator):
         quantiles: Mapping[str, Any] | None = None,
         columns: Any = None,
         where: Any = (),
+        weights: str | None = None,
         epsilon: float = 1.0,
         delta: float = 1e-6,
         groups_per_person: int = 1,
@@ -122,7 +127,7 @@ class GroupRelease(SavedModel, ShowsClaim, BaseEstimator):
         account: Any = None,
     ) -> None:
         self.by, self.totals, self.means, self.medians, self.quantiles = by, totals, means, medians, quantiles
-        self.columns, self.where, self.epsilon, self.delta = columns, where, epsilon, delta
+        self.columns, self.where, self.weights, self.epsilon, self.delta = columns, where, weights, epsilon, delta
         self.groups_per_person, self.records_per_person, self.account = groups_per_person, records_per_person, account
 
     read_sql = staticmethod(read_sql)
@@ -165,9 +170,8 @@ class GroupRelease(SavedModel, ShowsClaim, BaseEstimator):
         epsilon, delta = (epsilon, delta) if account is None else account.whole(epsilon, delta)
         kinds, reading = read_declarations(self.columns)
         statistics, keys = self._statistics(), self._key_columns(kinds)
-        index = GroupIndex(keys)
-        layout = self._layout(statistics, index, is_person=groups is not None)
-        columns = MeasuredColumns(statistics, kinds)
+        index, columns = GroupIndex(keys), MeasuredColumns(statistics, kinds, self.weights)
+        layout = self._layout(columns, index, is_person=groups is not None)
         unit = RECORD if groups is None else PERSON
         where = parse_conditions(self.where)
         rows = PrivateRows(private, [*(key.column for key in keys), *columns.names], groups, reading, where)
@@ -187,11 +191,11 @@ class GroupRelease(SavedModel, ShowsClaim, BaseEstimator):
         )
         with charge, progress("releasing numbers by group"):
             sums, cuts = columns.find(rows, chosen.vectors, chosen.layout, index)  # proof: step 6
-            exact = rows.sum_groups(index, chosen.layout, sums)  # proof: steps 2 and 3
+            exact = rows.sum_groups(index, chosen.layout, sums, columns.weighting)  # proof: steps 2, 3, 10
             first: Published = release_counts(
                 SealedCounts(exact), lambda counted: release_sums(counted, index, chosen.layout, chosen.noise)
             )
-            first = replace(first, cuts=tuple(cuts), parents=index.parents)
+            first = replace(first, cuts=tuple(cuts), parents=index.parents, weighting=columns.weighting)
             published = _release_quantiles(first, statistics, rows, index, chosen.vectors)
         if not published.keys:
             columns.notes.append(
@@ -223,7 +227,7 @@ class GroupRelease(SavedModel, ShowsClaim, BaseEstimator):
                 raise InvalidInput(f"by must not name a column {name!r}, which the answers have; rename the column")
         return [KeyColumn.parse(name, kinds) for name in names]
 
-    def _layout(self, statistics: Statistics, index: GroupIndex, *, is_person: bool) -> Layout:
+    def _layout(self, columns: MeasuredColumns, index: GroupIndex, *, is_person: bool) -> Layout:
         """Return the public weights of the release."""
         most_groups = check_count("groups_per_person", self.groups_per_person)
         records = most_groups if self.records_per_person is None else self.records_per_person
@@ -234,9 +238,8 @@ class GroupRelease(SavedModel, ShowsClaim, BaseEstimator):
             raise InvalidInput(
                 f"records_per_person must be a multiple of groups_per_person, got {records} and {most_groups}"
             )
-        summed = dict.fromkeys([*statistics.totals, *statistics.means])
         layout = Layout(
-            sums=len(summed),
+            sums=columns.sums,
             groups_per_unit=most_groups if index.columns else 1,
             records_per_group=records // most_groups,
             declared=index.is_declared,
@@ -344,7 +347,8 @@ class GroupRelease(SavedModel, ShowsClaim, BaseEstimator):
         """
         kinds, _ = read_declarations(self.columns)
         statistics, index = self._statistics(), GroupIndex(self._key_columns(kinds))
-        layout, columns = self._layout(statistics, index, is_person=is_person), MeasuredColumns(statistics, kinds)
+        columns = MeasuredColumns(statistics, kinds, self.weights)
+        layout = self._layout(columns, index, is_person=is_person)
         chosen = choose_noise(columns, layout, index, epsilon=self.epsilon, delta=self.delta)
         levels = [level for _, level in statistics.quantiles]
         rows = [

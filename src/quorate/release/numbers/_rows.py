@@ -12,6 +12,7 @@ from quorate.release.numbers._conditions import Condition
 from quorate.release.numbers._contributions import GroupSums, choose_records
 from quorate.release.numbers._keys import GroupIndex
 from quorate.release.numbers._layout import Layout, SummedColumn
+from quorate.release.numbers._weighting import Weighting
 from quorate.tables.containers import column_names, open_columns
 from quorate.tables.files import TableStream
 from quorate.tables.persons import person_names
@@ -108,11 +109,15 @@ class PrivateRows:
         """Return how many records of people count."""
         return int(self._choice(index, layout)[0].sum()) if self.people is not None else 0
 
-    def sum_groups(self, index: GroupIndex, layout: Layout, sums: Sequence[SummedColumn]) -> GroupSums:
+    def sum_groups(
+        self, index: GroupIndex, layout: Layout, sums: Sequence[SummedColumn], weighting: Weighting | None = None
+    ) -> GroupSums:
         """Return the exact sums of the groups of all records that count."""
-        exact = GroupSums(sums)
-        for groups, values, first in self._select_batches(index, layout, [column.name for column in sums]):
-            exact.add(groups, values, first)
+        exact, names = GroupSums(sums), [column.name for column in sums]
+        if weighting is not None:
+            names = [weighting.weight, *(column.name for column in weighting.columns)]
+        for groups, values, first in self._select_batches(index, layout, names):
+            exact.add(groups, values if weighting is None else weighting.values(values), first)
         exact.resize(index.declared_groups if index.is_declared else len(index.keys))
         return exact
 
