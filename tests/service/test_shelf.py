@@ -150,6 +150,13 @@ def test_what_is_no_model_is_not_looked_into(fitted, shelf, tmp_path):
         Settings(models={})
 
 
+def test_a_repository_that_its_group_may_write_to_is_refused(tmp_path, monkeypatch):
+    tmp_path.chmod(0o770)
+    monkeypatch.setattr("os.getegid", lambda: tmp_path.stat().st_gid + 1)
+    with pytest.raises(InvalidInput, match="written by its group"):
+        Shelf(tmp_path, taken=())
+
+
 def test_a_folder_that_is_away_for_a_while_takes_no_model_away(fitted, shelf):
     home, keys = fitted
     shutil.copytree(home / "first", shelf / "one")

@@ -28,6 +28,7 @@ from quorate.service._telemetry import Log, log_config
 from quorate.service._tls import Certificate, TlsListener
 
 _READY_SECONDS = 0.2  # that a worker has to say whether it has started
+_FOUND_MODELS = 32  # in a repository, beside those that are named
 _SPARE_DESCRIPTORS, _MODEL_DESCRIPTORS = 128, 16  # For files other than connections: logs, threads, ledgers.
 
 
@@ -105,6 +106,8 @@ def fit_connections(settings: Settings) -> Settings:
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     spare = _SPARE_DESCRIPTORS + _MODEL_DESCRIPTORS * len(settings.models)
+    if settings.repository:
+        spare += _MODEL_DESCRIPTORS * _FOUND_MODELS
     if settings.tls:
         spare += _handshake_limit(settings)
     needed = settings.connection_limit + spare

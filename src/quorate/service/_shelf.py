@@ -5,6 +5,9 @@ whoever copies a model there gets it served once the copy is complete. Of a mode
 watched, which changes when it is replaced.
 """
 
+import grp
+import os
+import pwd
 import stat
 from collections.abc import Collection, Iterator, Set
 from pathlib import Path
@@ -28,8 +31,7 @@ class Shelf:
             raise InvalidInput(f"{root} must be a folder of models: {error.strerror}") from None
         if not stat.S_ISDIR(status.st_mode):
             raise InvalidInput(f"{root} must be a folder of models")
-        if status.st_mode & stat.S_IWOTH:
-            raise InvalidInput(f"{root} may be written by everybody on this machine; close it: chmod o-w {root}")
+        check_writers(status, self._root, self._root)
         self._settled: dict[str, tuple[bool, Any]] = {}  # whether each was loaded, and how it looked
         self._changing: dict[str, Any] = {}  # how it looked the last time
         self._missing: Set[str] = set()  # what was not there the last time: a folder may be moved while it is read
@@ -84,3 +86,18 @@ def _stamp(path: Path) -> tuple[str, int, int, int]:
     except OSError:
         return str(path), 0, 0, 0
     return str(path), status.st_ino, status.st_mtime_ns, status.st_size
+
+
+def check_writers(status: os.stat_result, path: Path, folder: Path) -> None:
+    """Refuse a file or folder, in this folder of models, that other users may write to."""
+    by_group = status.st_mode & stat.S_IWGRP and not _is_own_group(status.st_gid)
+    if by_group or status.st_mode & stat.S_IWOTH:
+        others = "its group" if by_group else "everybody on this machine"
+        raise InvalidInput(f"{path} may be written by {others}; close it: chmod -R go-w {folder}")
+
+
+def _is_own_group(group: int) -> bool:
+    """Return whether this user alone is in a group, such as that of a container's volumes."""
+    names = grp.getgrgid(group).gr_mem if group in {entry.gr_gid for entry in grp.getgrall()} else []
+    members = {user.pw_uid for user in pwd.getpwall() if user.pw_gid == group or user.pw_name in names}
+    return group == os.getegid() and members <= {os.geteuid()}

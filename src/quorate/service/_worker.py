@@ -2,11 +2,8 @@
 
 import contextlib
 import gc
-import grp
 import os
-import pwd
 import signal
-import stat
 import sys
 import threading
 import time
@@ -22,6 +19,7 @@ from quorate.models.saving import PrivateFolder, PublishedFolder, class_of, load
 from quorate.service._app import make_app
 from quorate.service._repository import UNLOADED, is_unloaded
 from quorate.service._settings import ENVIRONMENT, PARENT, Settings
+from quorate.service._shelf import check_writers
 from quorate.service._telemetry import Log, traces_to
 from quorate.service.model import Model
 
@@ -195,15 +193,4 @@ def _check_folder(folder: Path) -> None:
         if path != folder and path.is_symlink():
             raise InvalidInput(f"{path} must be a file in the model's folder, got a link; move the file here")
         with contextlib.suppress(FileNotFoundError):  # such as a draft that has got its name meanwhile
-            status = path.stat()
-            by_group = status.st_mode & stat.S_IWGRP and not _is_own_group(status.st_gid)
-            if by_group or status.st_mode & stat.S_IWOTH:
-                others = "its group" if by_group else "everybody on this machine"
-                raise InvalidInput(f"{path} may be written by {others}; close it: chmod -R go-w {folder}")
-
-
-def _is_own_group(group: int) -> bool:
-    """Return whether this user alone is in a group, such as that of a container's volumes."""
-    names = grp.getgrgid(group).gr_mem if group in {entry.gr_gid for entry in grp.getgrall()} else []
-    members = {user.pw_uid for user in pwd.getpwall() if user.pw_gid == group or user.pw_name in names}
-    return group == os.getegid() and members <= {os.geteuid()}
+            check_writers(path.stat(), path, folder)
