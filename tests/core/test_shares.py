@@ -10,14 +10,27 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from quorate import Budget, BudgetSpent, InvalidInput
 from quorate.compute.ensemble import Ensemble
 from quorate.compute.ensemble.estimators import EstimatorTeachers
 from quorate.core.answerers import OneByOne, Votes
-from quorate.core.errors import InProgress, KeyClosed, LedgerRefused, QuotaSpent, ShareInUse, ShareSpent, SiteRefused
+from quorate.core.errors import (
+    InProgress,
+    KeyClosed,
+    LedgerRefused,
+    QuotaSpent,
+    RateLimited,
+    ShareInUse,
+    ShareSpent,
+    SiteRefused,
+)
 from quorate.core.ledger import Ledger, budget, move
+from quorate.core.ledger._approvals import is_wider
 from quorate.core.ledger._rules import Event, Phase, apply
+from quorate.core.ledger._shares import Key, allow, hold_for
 from quorate.core.mechanisms import NO_QUORUM, ConfidentMax, Quorum, SoftMajority
 from quorate.core.privacy import Cost
 from quorate.core.privacy.budget import to_quanta
@@ -545,3 +558,37 @@ def test_the_share_of_a_subject_is_exact(make):
     (reply,) = session.ask_all([Request(rows(*range(30)), key.id)])
     assert met_in(reply) == 5
     assert ledger.find_subject(key.issuer, "alice").met == 5
+
+
+LIMITED = st.fixed_dictionaries(
+    dict.fromkeys(("quota", "per_minute", "no_quorums", "cost"), st.none() | st.integers(0, 6)),
+    optional={"expires": st.none() | st.integers(1, 6)},
+)
+
+
+def allows(state, key, rows, at):
+    """Return whether a key is open, may ask these rows, and could meet a no-quorum of the least cost."""
+    state = replace(state, keys={key.id: key})
+    try:
+        allow(state, key.id, rows, at)
+    except (QuotaSpent, RateLimited):
+        return False
+    return key.opens(at) and not hold_for(state, key.id, rows, {}).spent
+
+
+@given(LIMITED, LIMITED, st.integers(0, 6), st.integers(1, 6), st.integers(0, 7))
+def test_what_needs_no_approval_allows_nothing_more(plain_state, before, after, used, rows, at):
+    had, has = (
+        Key(id="k", name="k", scopes=("ask",), hash="h", created=0.0, used=used, met=used, spent=used, **limits)
+        for limits in (before, after)
+    )
+    if not is_wider(had, has):
+        assert allows(plain_state, had, rows, at) or not allows(plain_state, has, rows, at)
+    assert not is_wider(had, had)
+    assert is_wider(had, replace(had, project="another"))
+
+
+@pytest.fixture(scope="module")
+def plain_state(tmp_path_factory):
+    place = tmp_path_factory.mktemp("plain") / "ledger.sqlite"
+    return Ledger.create(place, Budget(epsilon=1.0, delta=0.0), fingerprint="m").state()

@@ -9,6 +9,7 @@ import time
 from contextlib import contextmanager
 from types import SimpleNamespace
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -19,6 +20,7 @@ from quorate import InvalidInput, PrivateClassifier, save
 from quorate.core.ledger import find_ledger
 from quorate.models.saving import open_folder
 from quorate.service import Settings, make_app
+from quorate.service._errors import Refused
 from quorate.service._identity import Identities, Rule, Subject, fits
 from quorate.service._telemetry import Log
 from quorate.service._worker import open_models
@@ -246,6 +248,53 @@ def test_a_forged_token_opens_nothing(attack, ask, issuer):
     got = ask(FORGED[attack](issuer))
     assert (got.status, got.code) == (401, "unauthenticated")
     assert len(ask.service.models["clinic"].ledger.view().keys) == keys
+
+
+def allow(**settings):
+    def weaken(issuer, monkeypatch):
+        issuer.rules = msgspec.structs.replace(issuer.rules, **settings)
+
+    return weaken
+
+
+def trust_signatures(issuer, monkeypatch):
+    """Leave out that the signature is checked, and the algorithms: what a token says of itself is believed."""
+    allow(algorithms=("RS256", "HS256", "none"))(issuer, monkeypatch)
+    issuer._key = lambda header, algorithm: None
+    monkeypatch.setattr(issuer._jws, "validate_compact", lambda *arguments, **told: True)
+
+
+def take_any_subject(issuer, monkeypatch):
+    monkeypatch.setattr("quorate.service._identity._is_subject", lambda subject: True)
+
+
+WEAKENED = {
+    "alg none": trust_signatures,
+    "the public key as a secret": trust_signatures,
+    "claims changed after the signature": trust_signatures,
+    "a key of the attacker": trust_signatures,
+    "another algorithm of the same key": allow(algorithms=("RS512",)),
+    "PSS where PKCS1 is pinned": allow(algorithms=("PS256",)),
+    "another type": allow(types=("logout+jwt",)),
+    "expired by a minute": allow(leeway=90),
+    "a life of a year": allow(longest_hours=24 * 366),
+    "not yet valid": allow(leeway=7200),
+    "another audience": allow(audience="payroll"),
+    "a subject that looks alike": take_any_subject,
+    "a subject with a line": take_any_subject,
+    "a long subject": take_any_subject,
+}
+
+
+@pytest.mark.parametrize("attack", WEAKENED)
+def test_a_server_without_the_check_would_take_the_forged_token(attack, issuer, tmp_path, monkeypatch):
+    """Each of these tokens is refused for one reason, and not because it is malformed besides."""
+    identities = Identities(write_rules(tmp_path, issuer))
+    token = FORGED[attack](issuer)
+    with pytest.raises(Refused):
+        identities.verify(token)
+    WEAKENED[attack](identities._issuers[issuer.address], monkeypatch)
+    assert identities.verify(token).claims["aud"] in ("quorate", "payroll")
 
 
 def test_clocks_may_differ_by_the_leeway(ask, issuer):
