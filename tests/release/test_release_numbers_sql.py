@@ -181,6 +181,8 @@ def test_a_page_shows_hostile_names_as_text(tmp_path):
     release = GroupRelease("region", means="cost", columns={"cost": Number(low=0, high=2)}).fit(table)
     page = write_report(GroupReport(release=release), tmp_path / "page.html").read_text()
     assert "<script>" not in page
+    assert "PROOF_laplace_sums.md" in page
+    assert "PROOF_noisy_vector.md" not in page, "this release has Laplace noise"
 
 
 def test_a_page_has_a_row_for_each_group_and_a_map_of_what_is_too_noisy(tmp_path):

@@ -39,6 +39,7 @@ _MECHANISMS = {  # The statement of each proof core/mechanisms/PROOF_<name>.md.
     "stability": "an epoch up to a no-quorum has one cost, however many answers",
     "between_thresholds": "each no-quorum costs a fixed price; two classes",
     "noisy_vector": "what a vector of counts with discrete Gaussian noise costs",
+    "laplace_sums": "what sums with discrete Laplace noise cost, and when keys appear",
     "exponential": "a choice by mistakes is epsilon-DP, and drawn exactly",
 }
 _PROOFS = {name: (f"core/mechanisms/PROOF_{name}.md", text) for name, text in _MECHANISMS.items()} | {
@@ -71,6 +72,7 @@ _RESTS_ON = {  # all but answers by ballots alone
     "linear": ("privacy", "linear"),
     "release": ("release", "engines", "noisy_vector"),
     "numbers": ("numbers", "noisy_vector", "privacy"),
+    "numbers with Laplace noise": ("numbers", "laplace_sums", "privacy"),
     "check": ("check", "noisy_vector"),
     "concepts": ("hypotheses", "relabelling", "exponential"),
 }

@@ -37,8 +37,12 @@ class GroupReport(Page):
 
     release: GroupRelease
     title: str = "Numbers by group"
-    proofs: Mapping[str, str] = field(default_factory=lambda: proofs_for("numbers"))
     software: Mapping[str, str] = field(default_factory=software_versions)
+
+    @property
+    def proofs(self) -> Mapping[str, str]:
+        """The proofs behind the release, by its noise."""
+        return proofs_for("numbers" + " with Laplace noise" * self.release.published_.layout.is_laplace)
 
     @property
     def claim(self) -> Claim:
