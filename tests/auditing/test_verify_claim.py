@@ -1,11 +1,13 @@
 """The verifier of claims, alone in an empty folder: sound folders of every kind pass, and no false claim does."""
 
+import ast
 import copy
-import functools
 import hashlib
+import itertools
 import json
 import math
 import random
+import re
 import resource
 import shutil
 import sqlite3
@@ -48,18 +50,31 @@ from quorate import (
 )
 from quorate.auditing import verify_claim
 from quorate.cli import main
-from quorate.core.mechanisms import NoisyMax, NoisySum, NoisyVector, Quorum, SharpMajority, SoftMajority
+from quorate.core.mechanisms import (
+    BetweenThresholds,
+    NoisyMax,
+    NoisySum,
+    NoisyVector,
+    Quorum,
+    SharpMajority,
+    SoftMajority,
+    StabilityTest,
+)
+from quorate.core.privacy.claims import numbers_of
 from quorate.models.account import Account
 from quorate.models.concepts import Boxes, Threshold, Thresholds
+from quorate.models.selection import PrivateSearchCV
 from quorate.models.students.cover import QueryReleaseClassifier
 from quorate.release import Columns, Workload
 from quorate.service.sites import Site
 from quorate.service.sites._messages import Batch, Declaration
 from quorate.tables import Number
+from quorate.tables.features import AdditiveColumns
 
 PROGRAM = Path(verify_claim.__file__)
 X = np.random.default_rng(0).normal(size=(6000, 1))
 Y = np.where(X[:, 0] > 0, "yes", "no")
+THIRDS = np.digitize(X[:, 0], [-0.5, 0.5])
 WIDE = np.random.default_rng(2).normal(size=(4000, 3))
 PUBLIC = np.random.default_rng(1).normal(size=(200, 1))
 CLASSES = ["no", "yes"]
@@ -97,6 +112,13 @@ ANSWERING = {
     "sharp majority": lambda: votes("sharp_majority"),
     "soft majority": lambda: votes("soft_majority"),
     "scores": lambda: votes("noisy_shares"),
+    "noisy max of three": lambda: PrivateClassifier(
+        epsilon=30.0, delta=1e-6, teachers=60, queries=12, aggregator="noisy_max", classes=[0, 1, 2]
+    ).fit(X, THIRDS),
+    "confident max of three": lambda: PrivateClassifier(
+        epsilon=30.0, delta=1e-6, teachers=60, queries=12, aggregator="confident_max", classes=[0, 1, 2]
+    ).fit(X, THIRDS),
+    "between thresholds": lambda: votes("between_thresholds", no_quorums=2, teachers=200),
     "quorum": lambda: votes("quorum", no_quorums=2, teachers=120, epsilon=8.0),
     "confident": lambda: votes("confident_max"),
     "estimate on units held out": lambda: votes("noisy_max", epsilon=8.0, teachers=100, holdout=0.1),
@@ -112,6 +134,9 @@ ANSWERING = {
     "pure": lambda: PureClassifier(Thresholds(), classes=CLASSES, epsilon=500.0, queries=12).fit(X, Y),
     "pure votes": lambda: PureClassifier(
         Thresholds(), classes=CLASSES, epsilon=40.0, method="realizable", queries=10, teachers=60
+    ).fit(X, Y),
+    "pure relabelling": lambda: PureClassifier(
+        Thresholds(), classes=CLASSES, epsilon=600.0, method="relabel", queries=12
     ).fit(X, Y),
     "stable": lambda: StableClassifier(Thresholds(), gamma=0.1, classes=CLASSES).fit(X, Y),
     "everlasting": everlasting,
@@ -143,6 +168,7 @@ PUBLISHED = {
     "student of noisy max": lambda: student("noisy_max"),
     "student of a majority": lambda: student("sharp_majority"),
     "student of quorum": lambda: student("quorum", no_quorums=20),
+    "student of stability": lambda: student("stability", no_quorums=5, teachers=200),
     "student with an estimate": lambda: student("quorum", no_quorums=20, holdout=0.1),
     "one hypothesis": lambda: SemiPrivateClassifier(Thresholds(), epsilon=1.1, classes=CLASSES).fit(
         X, Y, public=PUBLIC
@@ -178,15 +204,13 @@ PUBLISHED = {
 }
 SHARED = {"site": lambda: votes("noisy_max", epsilon=40.0), "account": None}
 DESCRIBED = ANSWERING | QUERIES | PUBLISHED | SHARED
-OPEN = {  # kinds whose releases are not described yet
-    "three classes": lambda: PrivateClassifier(epsilon=8.0, teachers=90, queries=5, aggregator="noisy_max").fit(
-        X, np.digitize(X[:, 0], [-0.5, 0.5])
-    ),
-    "thresholds": lambda: votes("between_thresholds", no_quorums=2, teachers=200),
-    "student of stability": lambda: student("stability", no_quorums=5, teachers=200),
-    "pure relabelling": lambda: PureClassifier(
-        Thresholds(), classes=CLASSES, epsilon=300.0, method="relabel", queries=6
-    ).fit(X, Y),
+OPEN = {  # the best of private trials, whose number is secret: its law is not recomputed yet
+    "best of trials": lambda: PrivateSearchCV(
+        PrivateLogisticRegression(classes=[False, True]), {"columns": [None, AdditiveColumns(cuts=2)]}, epsilon=2.0
+    ).fit(WIDE, WIDE[:, 0] > 0, public=WIDE[:300] + 0.1),
+    "best hypothesis of trials": lambda: PrivateSearchCV(
+        [SemiPrivateClassifier(Thresholds(), classes=CLASSES, points=points) for points in (20, 40)], epsilon=2.0
+    ).fit(X, Y, public=PUBLIC),
 }
 
 
@@ -258,18 +282,24 @@ def test_a_folder_of_every_described_kind_is_verified_alone(name, folders, tmp_p
 
 
 @pytest.mark.parametrize("name", OPEN)
-def test_a_kind_without_a_description_is_never_verified(name, folders, tmp_path):
+def test_a_model_that_a_search_chose_is_not_verified_as_one_trial(name, folders, tmp_path):
     code, output, _ = run_alone(folders[name], tmp_path / "empty")
-    assert code == 3
-    assert output.startswith("not verified: ")
-    assert "VERIFIED" not in output
+    assert (code, output) == (3, "not verified: what the choice among private trials costs is not recomputed here\n")
+    save(load(folders[name]), tmp_path / "again")
+    assert read_claim(tmp_path / "again") == read_claim(folders[name])
+
+
+def explanations(text):
+    """Return the numbers of the lines of all docstrings."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node):
+            yield from range(node.body[0].lineno, node.body[0].end_lineno + 1)
 
 
 def test_the_program_is_short_and_imports_only_the_standard_library():
     text = PROGRAM.read_text()
-    assert (
-        sum(bool(line.strip()) for line in text.splitlines()) <= 700
-    )  # the form puts two blank lines before a function
+    code = {number for number, line in enumerate(text.splitlines(), start=1) if line.strip()} - {*explanations(text)}
+    assert len(code) <= 700
     assert not any("quorate" in line for line in text.splitlines() if "import" in line)
     assert {
         line.split()[1].partition(".")[0] for line in text.splitlines() if line.startswith(("import", "from"))
@@ -318,60 +348,99 @@ def test_logarithms_and_exponentials_enclose_those_of_decimals():
             value = Fraction(draw.randrange(1, 10**12), draw.randrange(1, 10**12))
             exact = (Decimal(value.numerator) / Decimal(value.denominator)).ln()
             found = verify_claim.log(value)
-            assert Decimal(found.low) / verify_claim.ONE <= exact <= Decimal(found.high) / verify_claim.ONE
-            assert found.high - found.low < 2**40
+            assert found.low <= exact <= found.high
+            assert found.high - found.low < Decimal("1e-35")
             value = Fraction(draw.randrange(-(10**13), 10**13), 10**11)
             exact = (Decimal(value.numerator) / Decimal(value.denominator)).exp()
             found = verify_claim.exp(value)
-            low, high = Decimal(found.low) / verify_claim.ONE, Decimal(found.high) / verify_claim.ONE
-            assert low * (1 - Decimal(2) ** -160) <= exact <= high * (1 + Decimal(2) ** -160)
+            assert found.low <= exact <= found.high
+            assert found.high - found.low < exact * Decimal("1e-33")
 
 
 @pytest.mark.parametrize("point", [0.0, 0.3, 1.0, 3.99, 4.01, 7.0, 11.9, 12.5, 30.0])
 def test_normal_tails_are_enclosed(point):
     density = math.exp(-point * point / 2) / math.sqrt(2 * math.pi)
     found, exact = verify_claim.mills(Fraction(point)), math.erfc(point / math.sqrt(2)) / 2 / density
-    assert found.high - found.low < verify_claim.ONE >> 56
-    assert found.low / verify_claim.ONE <= exact * (1 + 1e-12)
-    assert found.high / verify_claim.ONE >= exact * (1 - 1e-12)
+    assert found.high - found.low < Decimal("1e-16")
+    assert float(found.low) <= exact * (1 + 1e-12)
+    assert float(found.high) >= exact * (1 - 1e-12)
+
+
+def is_winner_covered(price, *, scale, order, classes):
+    quanta, verify_claim.work_left[0] = [math.ceil(price * 2**40), 0], verify_claim.MOST_WORK
+    try:
+        verify_claim.winner_cost(Fraction(order), Fraction(scale), classes, quanta)
+    except verify_claim.Wrong:
+        return False
+    return True
 
 
 @pytest.mark.parametrize(
-    ("scale", "order"),
-    [(0.8, 3.0), (5.0, 8.0), (30.0, 20.0), (100.0, 14.0), pytest.param(300.0, 60.0, marks=pytest.mark.long)],
+    ("scale", "order", "classes"),
+    [(0.8, 3.0, 2), (5.0, 8.0, 2), (30.0, 20.0, 2), (100.0, 14.0, 2), (300.0, 60.0, 2), (5.0, 8.0, 3), (30.0, 20.0, 9)]
+    + [pytest.param(*case, marks=pytest.mark.long) for case in ((60.0, 20.0, 3), (10.0, 20.0, 3))],
 )
-def test_the_cost_of_a_noisy_maximum_is_the_librarys_but_for_its_rounding(scale, order):
-    library = NoisyMax(teachers=10, classes=2, scale=scale).query_cost(order).renyi
-    found = float(verify_claim.two_winner_cost(Fraction(order), Fraction(scale)).top())
-    assert found <= library <= found * 1.001
+def test_the_price_of_a_noisy_maximum_is_the_librarys_and_not_much_less(scale, order, classes):
+    """The library's own search stops at 0.01% above the truth, or at 0.4% where the noise is large."""
+    library = NoisyMax(teachers=10, classes=classes, scale=scale).query_cost(order).renyi
+    assert is_winner_covered(library, scale=scale, order=order, classes=classes)
+    assert not is_winner_covered(
+        library * (0.999 if classes == 2 else 0.995), scale=scale, order=order, classes=classes
+    )
 
 
-def test_the_cost_of_a_small_noisy_maximum_is_that_of_its_law_in_decimals():
-    scale, order = 2.0, 4
+def winner_moments(law, x, y, order, classes):
+    """Return the moments of who wins at offsets and after one ballot, both ways, from sums over both noises."""
+    sides = []
+    for a, b in ((x, y), (x + 1, y - 1)):
+        chances = Counter()
+        for (z, p), (w, q) in itertools.product(law.items(), law.items()):
+            other = classes > 2 and z + a < 1 and w + b < 1
+            chances["other" if other else "a" if w + b <= z + a else "b"] += p * q
+        sides.append(chances)
+    names = sides[0].keys() & sides[1].keys()
+    return [sum(p[name] ** order / q[name] ** (order - 1) for name in names) for p, q in (sides, sides[::-1])]
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_the_price_of_a_small_noisy_maximum_is_that_of_its_law_in_decimals(classes):
+    scale, order = 2, 4
     with localcontext() as context:
-        context.prec = 60
-        law = {k: (-(Decimal(k) ** 2) / 8).exp() for k in range(-60, 61)}
+        context.prec = 40
+        law = {k: (-(Decimal(k) ** 2) / (2 * scale**2)).exp() for k in range(-12, 13)}
         total = sum(law.values())
-        lead = Counter()
-        for one, p in law.items():
-            for two, q in law.items():
-                lead[one - two] += p * q / total**2
-        above = {t: sum(p for lead_, p in lead.items() if lead_ >= t) for t in range(-30, 31)}
-        moments = [
-            (above[t] ** order / above[t + 2] ** (order - 1))
-            + ((1 - above[t]) ** order / (1 - above[t + 2]) ** (order - 1))
-            for t in range(-28, 28)
-        ]
+        law = {k: weight / total for k, weight in law.items()}
+        offsets = itertools.product(range(-2, 5), repeat=2) if classes > 2 else ((20 + t, 20) for t in range(-3, 8))
+        moments = [moment for x, y in offsets for moment in winner_moments(law, x, y, order, classes)]
         exact = float(max(moments).ln() / (order - 1))
-    found = verify_claim.two_winner_cost(Fraction(order), Fraction(scale))
-    assert found.low / verify_claim.ONE <= exact * (1 + 1e-9)
-    assert exact <= float(found.top()) <= exact * (1 + 1e-9)
+    assert is_winner_covered(exact * (1 + 1e-6), scale=scale, order=order, classes=classes)
+    assert not is_winner_covered(exact * (1 - 1e-6), scale=scale, order=order, classes=classes)
+
+
+@pytest.mark.parametrize(("query", "threshold", "margin"), [(3, 2, 4), (2, 2, 0), (1, 5, 9)])
+def test_the_tail_of_a_stability_test_is_that_of_its_laws_in_decimals(query, threshold, margin):
+    numbers = {"query_scale": [query, 1], "threshold_scale": [threshold, 1], "margin": margin}
+    with localcontext() as context:
+        context.prec = 40
+        first, second = (
+            {k: (-Decimal(abs(k)) / scale).exp() for k in range(-300, 301)} for scale in (query, threshold)
+        )
+        passed = sum(p * q for (x, p), (y, q) in itertools.product(first.items(), second.items()) if x - y > margin)
+        exact = passed / sum(first.values()) / sum(second.values())
+        found = verify_claim.laplace_tail(numbers)
+        assert found.low * (1 - Decimal("1e-20")) <= exact <= found.high * (1 + Decimal("1e-20"))
+
+
+def described(mechanism):
+    return json.loads(json.dumps(numbers_of(mechanism)))
 
 
 def test_costs_are_at_most_the_librarys_and_within_a_thousandth():
     sharp = SharpMajority.calibrate(epsilon=1.0, delta=1e-6, teachers=501, queries=300)
     quorum = Quorum.calibrate(epsilon=1.0, delta=1e-6, teachers=5000, no_quorums=50)
     soft = SoftMajority(teachers=10, epsilon_per_query=0.3)
+    between = BetweenThresholds.calibrate(epsilon=1.0, delta=1e-6, teachers=5000, no_quorums=20)
+    stability = StabilityTest.calibrate(epsilon=1.0, delta=1e-6, teachers=6000, no_quorums=20)
     order, table = Fraction(sharp.order), list(sharp.table)
     pairs = [
         (sharp.query_cost(sharp.order).renyi, verify_claim.sharp_cost(order, 501, table)),
@@ -381,6 +450,15 @@ def test_costs_are_at_most_the_librarys_and_within_a_thousandth():
             quorum.no_quorum_cost(quorum.order).renyi,
             verify_claim.no_quorum_cost(Fraction(quorum.order), list(quorum.table)),
         ),
+        (
+            between.no_quorum_cost(between.order).renyi,
+            verify_claim.band_costs(described(between), Fraction(between.order))["no quorum"],
+        ),
+        (
+            stability.opening_cost(9.0).renyi,
+            verify_claim.epoch_costs(described(stability), Fraction(9))["opening"],
+        ),
+        (stability.slack, verify_claim.laplace_tail(described(stability))),
         (quorum.slack, verify_claim.gaussian_tail(Fraction(quorum.threshold_scale), quorum.margin)),
         (soft.query_cost(9.0).renyi, verify_claim.exponential_cost(Fraction(9), Fraction(0.3))),
     ]
@@ -466,6 +544,8 @@ def is_limit(name, value, above):
     pure = inner.get("order", 0) is None
     if value is None or (name == "delta" and pure) or value == [0, 1]:
         return False
+    if rules[-1].get("name") == "PureRelabelling":
+        return name in ("subset", "scale")
     if rules[-1].get("name") == "PureStable" or "turned" in rules[-1] or "units" in rules[-1]:
         return name in ("turned", "subset", "sampled", "kappa")
     if "points" in rules[-1]:
@@ -540,9 +620,21 @@ def least_false(claim, place):
         step *= Fraction(51, 50)
 
 
+def remembered(function):
+    """Return a function of intervals that keeps its values: claims differ in one number, and ask for the same."""
+    known = {}
+
+    def remember(value):
+        ends = verify_claim.interval(value)
+        key = ends.low, ends.high
+        return known.setdefault(key, known.get(key) or function(ends))
+
+    return remember
+
+
 def test_numbers_moved_by_the_least_dangerous_step_are_refused(folders, monkeypatch):
-    for name in ("log_point", "exp_point"):  # claims differ in one number, and ask for the same logarithms
-        monkeypatch.setattr(verify_claim, name, functools.cache(getattr(verify_claim, name)))
+    for name in ("log", "exp"):
+        monkeypatch.setattr(verify_claim, name, remembered(getattr(verify_claim, name)))
     verdicts = Counter()
     for name in DESCRIBED:
         claim = read_claim(folders[name])
@@ -587,7 +679,7 @@ def test_every_number_of_a_mechanism_is_that_of_the_model(folders):
         for settings in settings_of(claim):
             for setting, value in settings.items():
                 for step in (-1, 1):
-                    if isinstance(value, str | dict | None) or setting == "ratio":
+                    if isinstance(value, str | dict | None) or setting in ("ratio", "growth", "flip_probability"):
                         continue
                     settings[setting] = [*value[:-1], value[-1] + step] if isinstance(value, list) else value + step
                     with pytest.raises(verify_claim.Wrong):
@@ -740,6 +832,11 @@ def double_unit(manifest, claim):
     claim["unit"] = "person"
 
 
+def claim_more(manifest, claim):
+    """State all that a search has cost, of which the releases of one trial are a part."""
+    manifest["claim"] = re.sub(r"\(([0-9.]+),", lambda found: f"({2 * float(found[1])},", manifest["claim"])
+
+
 def lower_manifest(manifest, claim):
     manifest["epsilon"] = manifest["epsilon"] / 2
 
@@ -824,7 +921,12 @@ def repeat_mechanism(manifest, claim):
     manifest["second"] = manifest["dissent"]
 
 
+def turn_less(manifest, claim):
+    claim["part"]["mechanisms"][0]["flip_probability"][1] *= 2
+
+
 FORGED = {
+    "a label that is turned too rarely": ("pure relabelling", turn_less),
     "a unit that is replaced and pays for one of two": ("neighbours", forget_replacement),
     "a unit that is replaced with the ledger of another": ("neighbours", swap_units),
     "one record for a person": ("release about people", forget_group),
@@ -846,6 +948,7 @@ FORGED = {
     "noise that is true": ("logistic regression", set_release(scale=[True, True])),
     "noise without end": ("logistic regression", set_release(scale=[float("inf"), 1])),
     "another unit": ("sets", double_unit),
+    "a text that claims more than is explained": ("sets", claim_more),
     "a manifest that states less": ("noisy max", lower_manifest),
     "a name twice": ("sets", repeat_name),
     "a level above 1": ("quorum", lengthen_tables),
@@ -1001,8 +1104,10 @@ def test_answers_that_are_charged_less_than_their_price_are_seen(aggregator, tmp
 def test_the_command_says_what_the_program_says(folders, tmp_path, capsys):
     assert main(["verify", str(folders["sets"])]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "VERIFIED"
-    assert main(["verify", str(folders["three classes"]), "--json"]) == 3
+    forged = rewrite(folders["sets"], tmp_path, lambda manifest, claim: claim.update(format=2))
+    assert main(["verify", str(forged), "--json"]) == 3
     assert json.loads(capsys.readouterr().out)["verdict"] == "not verified"
+    shutil.rmtree(forged)
     assert main(["verify", str(tmp_path)]) == 1
     assert capsys.readouterr().out.startswith("WRONG: ")
     assert main(["verify", "--copy", str(tmp_path / "verify_claim.py")]) == 0

@@ -23,28 +23,31 @@ import hmac
 import itertools
 import json
 import math
+import operator
 import re
 import sqlite3
 import sys
 from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, Overflow
 from fractions import Fraction
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-BITS, ONE = 192, 1 << 192  # of a fixed-point number after the binary point, and the number 1
-SPARE = 1 << 20  # units in the last place, above the rounding of any series here
-RARE = ONE >> 180  # a probability below which outcomes are bounded together
+DOWN, UP = (Context(40, rounding, -20_000, 20_000) for rounding in (ROUND_FLOOR, ROUND_CEILING))  # of 40 digits
+RARE = Decimal("1e-60")  # a probability below which outcomes are bounded together
 RENYI_QUANTA, SLACK_QUANTA = 2**40, 2**100  # in one unit of divergence, and in a probability of one
 WORD = 2**64  # the unit of the levels of a table
-LARGEST_EXPONENT, MOST_WORK = 20_000, 1_000_000  # of logarithms, exponentials and weights: some 15 seconds
+MOST_WORK = 600_000  # logarithms, exponentials and weights: some 15 seconds
 NO_QUORUM = -1  # the label of a query without a quorum
 OWN_CALLER = "online"  # whose rows in a ledger are state of the model and no answers
 DAMAGE = (OSError, LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RuntimeError, sqlite3.Error)
 Fields = dict[str, Any]
 Order = Fraction | None  # None: infinity
 Pair = tuple[Fraction, Fraction]  # epsilon and delta
+Box = tuple[int, int, int, int]  # the least x and y, and the numbers of them
 Costs = dict[str, "Interval"]  # the divergence of each event that is charged
 work_left = [MOST_WORK]
 
@@ -65,60 +68,47 @@ def count_work(amount: int = 1) -> None:
 
 
 class Interval:
-    """All numbers from `low` to `high`, in units of 2**-BITS. Every operation rounds outwards."""
+    """All numbers from `low` to `high`. Every operation rounds outwards."""
 
-    def __init__(self, low: int, high: int) -> None:
+    def __init__(self, low: Decimal, high: Decimal) -> None:
         self.low, self.high = low, high
 
     def __add__(self, other: Any) -> "Interval":
         other = interval(other)
-        return Interval(self.low + other.low, self.high + other.high)
+        return Interval(DOWN.add(self.low, other.low), UP.add(self.high, other.high))
 
     def __sub__(self, other: Any) -> "Interval":
         other = interval(other)
-        return Interval(self.low - other.high, self.high - other.low)
+        return Interval(DOWN.subtract(self.low, other.high), UP.subtract(self.high, other.low))
 
     def __mul__(self, other: Any) -> "Interval":
         other = interval(other)
-        ends = [one * two for one in (self.low, self.high) for two in (other.low, other.high)]
-        return Interval(min(ends) >> BITS, -(-max(ends) >> BITS))
+        ends = [(one, two) for one in (self.low, self.high) for two in (other.low, other.high)]
+        return Interval(min(DOWN.multiply(*end) for end in ends), max(UP.multiply(*end) for end in ends))
 
     def __truediv__(self, other: Any) -> "Interval":
         other = interval(other)
         if other.low <= 0:
             raise NotVerified("a divisor is not seen to be above zero")
-        ends = [(top << BITS, bottom) for top in (self.low, self.high) for bottom in (other.low, other.high)]
-        return Interval(min(top // bottom for top, bottom in ends), max(-(-top // bottom) for top, bottom in ends))
+        ends = [(top, bottom) for top in (self.low, self.high) for bottom in (other.low, other.high)]
+        return Interval(min(DOWN.divide(*end) for end in ends), max(UP.divide(*end) for end in ends))
 
     def top(self) -> Fraction:
         """Return the largest number."""
-        return Fraction(self.high, ONE)
+        return Fraction(self.high)
 
 
 def interval(value: "Interval | Fraction | int") -> Interval:
     """Return the narrowest interval around an exact number."""
     if isinstance(value, Interval):
         return value
-    low, rest = divmod(value.numerator << BITS, value.denominator)
-    return Interval(low, low + (rest > 0))
+    ends = Decimal(value.numerator), Decimal(value.denominator)
+    return Interval(DOWN.divide(*ends), UP.divide(*ends))
 
 
 def root(value: Interval) -> Interval:
-    """Return the square root."""
-    return Interval(math.isqrt(max(value.low, 0) << BITS), math.isqrt(value.high << BITS) + 1)
-
-
-def log_point(value: int) -> int:
-    """Return log(value / ONE), off by less than 2**16 units: six square roots, then 2 atanh((x - 1) / (x + 1))."""
-    shift, odd = value.bit_length() - BITS - 1, 3
-    mantissa = value >> shift if shift >= 0 else value << -shift  # from ONE to 2 ONE
-    for _ in range(6):
-        mantissa = math.isqrt(mantissa << BITS)
-    power = total = step = ((mantissa - ONE) << BITS) // (mantissa + ONE)  # below 1 / 180
-    while power:
-        power = power * step * step >> 2 * BITS
-        total, odd = total + power // odd, odd + 2
-    return (total << 7) + shift * LN2
+    """Return the square root. `decimal` rounds roots, logarithms and exponentials to the nearest number."""
+    return Interval(DOWN.next_minus(DOWN.sqrt(max(value.low, Decimal(0)))), UP.next_plus(UP.sqrt(value.high)))
 
 
 def log(value: "Interval | Fraction | int") -> Interval:
@@ -127,34 +117,19 @@ def log(value: "Interval | Fraction | int") -> Interval:
     value = interval(value)
     if value.low <= 0:
         raise NotVerified("the logarithm of a number that may be zero is needed")
-    return Interval(log_point(value.low) - SPARE, log_point(value.high) + SPARE)
-
-
-def exp_point(value: int) -> int:
-    """Return exp(value / ONE), of relative error below 2**-170: by powers of two, and a series squared eight times."""
-    shift, rest = divmod(value, LN2)
-    if shift > LARGEST_EXPONENT:
-        raise NotVerified("an exponent is too large")
-    term, total, number = ONE, ONE, 1
-    while term:
-        term, number = term * (rest >> 8) // (number << BITS), number + 1
-        total += term
-    for _ in range(8):
-        total = total * total >> BITS
-    return total << shift if shift >= 0 else total >> min(-shift, 2 * BITS)
+    return Interval(DOWN.next_minus(DOWN.ln(value.low)), UP.next_plus(UP.ln(value.high)))
 
 
 def exp(value: "Interval | Fraction | int") -> Interval:
     """Return the exponential."""
     count_work()
     value = interval(value)
-    low, high = exp_point(value.low), exp_point(value.high)
-    return Interval(max(low - (low >> 170) - 1, 0), high + (high >> 170) + 1)
+    low, high = DOWN.next_minus(DOWN.exp(value.low)), UP.next_plus(UP.exp(value.high))
+    return Interval(max(low, Decimal(0)), high)
 
 
-LN2 = 0xB17217F7D1CF79ABC9E3B39803F2F6AF40F343267298B62D  # of ONE, rounded down
-PI = Interval(*(0x3243F6A8885A308D313198A2E03707344A4093822299F31D0 + end for end in (0, 1)))
-NOTHING = Interval(0, 0)
+PI = Interval(*(Decimal(f"3.14159265358979323846264338327950288419716939937510582097{end}") for end in (494, 495)))
+NOTHING = Interval(Decimal(0), Decimal(0))
 
 
 def epsilon_of(divergence: Interval, order: Fraction, delta: Fraction) -> Interval:
@@ -165,6 +140,11 @@ def epsilon_of(divergence: Interval, order: Fraction, delta: Fraction) -> Interv
 def largest(costs: list[Interval]) -> Interval:
     """Return the interval with the largest upper end, at least 0."""
     return max([NOTHING, *costs], key=Interval.top)
+
+
+def up_to(value: Interval) -> Interval:
+    """Return all numbers from 0 to the largest of an interval."""
+    return Interval(Decimal(0), value.high)
 
 
 def gaussian_cost(order: Order, square: int, scale: Fraction) -> Interval:
@@ -182,11 +162,16 @@ def divergence(order: Order, one: tuple[Interval, ...], two: tuple[Interval, ...
     return log(sum(terms, NOTHING)) / (order - 1)
 
 
+def pure_cost(order: Order, epsilon: Interval) -> Interval:
+    """Return D of randomised response, the largest where log ratios are at most epsilon."""
+    likely = NOTHING - log(exp(NOTHING - epsilon) + 1)
+    response = (likely, likely - epsilon)
+    return epsilon if order is None else divergence(order, response, response[::-1])
+
+
 def exponential_cost(order: Order, epsilon: Fraction) -> Interval:
     """Return D where log ratios span at most epsilon: a eps^2 / 8, and no more than randomised response."""
-    likely = NOTHING - log(exp(-epsilon) + 1)
-    response = (likely, likely - epsilon)
-    pure = interval(epsilon) if order is None else divergence(order, response, response[::-1])
+    pure = pure_cost(order, interval(epsilon))
     return pure if order is None else min(interval(order * epsilon * epsilon / 8), pure, key=Interval.top)
 
 
@@ -198,19 +183,20 @@ def gaussian_weights(scale: Fraction, radius: int) -> tuple[list[Interval], Inte
     for _ in range(radius):  # each ratio is the one before times exp(-1 / s^2)
         weights.append(weights[-1] * ratio)
         ratio = ratio * step
-    return weights, Interval(0, (weights[-1] / (interval(1) - exp(-radius / (scale * scale)))).high)
+    return weights, up_to(weights[-1] / (interval(1) - exp(-radius / (scale * scale))))
 
 
 def gaussian_tail(scale: Fraction, margin: int) -> Interval:
-    """Return a bound on P(x > margin). The normaliser of the law is at least s sqrt(2 pi), by Poisson summation."""
+    """Return a bound on P(x > margin). The normaliser is at least s sqrt(2 pi), by Poisson summation, or five terms."""
     weight = exp(-Fraction((margin + 1) ** 2) / (2 * scale * scale))
     if margin < 0 or scale > 2**16:  # the law is sub-Gaussian
         return interval(1) if margin < 0 else weight
     ratio, step, total = exp(-Fraction(2 * margin + 3) / (2 * scale * scale)), exp(-1 / (scale * scale)), NOTHING
-    while weight.high > 1 << 16:
+    while weight.high > DOWN.multiply(total.low, Decimal("1e-20")):
         count_work()
         total, weight, ratio = total + weight, weight * ratio, ratio * step
-    return (total + Interval(0, (weight / (interval(1) - ratio)).high)) / (root(PI * 2) * scale)
+    five = (exp(-1 / (2 * scale * scale)) + exp(-2 / (scale * scale))) * 2 + 1
+    return (total + up_to(weight / (interval(1) - ratio))) / largest([root(PI * 2) * scale, five])
 
 
 def integers(value: Any, *, least: int = 0) -> list[int]:
@@ -230,64 +216,134 @@ def positive(value: Any) -> Fraction:
     return Fraction(*integers(value, least=1))
 
 
-def convolved(weights: list[int]) -> list[int]:
-    """Return the convolution of a list with itself, by one product of long integers."""
-    width = (2 * max(weights).bit_length() + len(weights).bit_length()) // 8 + 1
-    packed = int.from_bytes(b"".join(weight.to_bytes(width, "little") for weight in weights), "little")
-    content = (packed * packed).to_bytes(2 * width * len(weights), "little")
-    return [int.from_bytes(content[width * i : width * (i + 1)], "little") for i in range(2 * len(weights) - 1)]
+def rare_moment(order: Fraction, square: Fraction, rare: Interval) -> Interval:
+    """Return a bound on the sum of p^a q^(1-a) over outcomes of Gaussian noise that have at most this q together.
 
-
-def lead_survival(scale: Fraction) -> list[Interval]:
-    """Return P(T >= t) for the difference T of two noises, and t from -2 r to 2 r for a radius r of 17 scales."""
-    half, rest = gaussian_weights(scale, math.ceil(17 * scale) + 2)
-    law, outside = half[:0:-1] + half, 2 * rest.high
-    low_mass, high_mass = sum(w.low for w in law), sum(w.high for w in law) + outside
-    pairs = zip(convolved([w.low for w in law]), convolved([w.high for w in law]), strict=True)
-    survival, low, high = [], 0, 2 * outside * high_mass  # what the table leaves out of one noise or of both
-    for more_low, more_high in reversed(list(pairs)):
-        low, high = low + more_low, high + more_high
-        survival.append(Interval((low << BITS) // high_mass**2, min(-((-high << BITS) // low_mass**2), ONE)))
-    return survival[::-1]
-
-
-def two_winner_cost(order: Fraction, scale: Fraction) -> Interval:
-    """Return D of the name of the larger of two noisy counts, where one ballot moves both counts by 1.
-
-    With T the difference of two noises, the winner is a coin of probability S(t) = P(T >= t) on one data set and of
-    S(t + 2) on the other, or the other way round. T is symmetric, so that 1 - S(t) = S(1 - t), and one direction at t
-    is the other at -1 - t: it is enough to look at (S(t), S(t + 2)) for every t.
+    S is the squared length of the shift over the variance. By Hoelder's inequality it is at most q^(1 - 1/m) times
+    exp(a (a m - 1) S / 2), for every m, as E_Q[(P/Q)^c] <= exp(c (c - 1) S / 2).
     """
-    logs = [log(survival) if survival.low > RARE else None for survival in lead_survival(scale)]
-    last, costs = len(logs) - 1, [rare_cost(order, 2 / (scale * scale))]
-    for i in range(1, last - 1):
-        p, q, p_not, q_not = logs[i], logs[i + 2], logs[last - i + 1], logs[last - i - 1]
-        if p and q and p_not and q_not:
-            costs.append(divergence(order, (p, p_not), (q, q_not)))
-    return largest(costs)
+    powers = [log(rare) * (1 - Fraction(1, m)) + order * (m * order - 1) * square / 2 for m in (2, 4, 8, 16, 32)]
+    return exp(min(powers, key=Interval.top))
 
 
-def rare_cost(order: Fraction, square: Fraction) -> Interval:
-    """Return a bound on D where one of two outcomes is rare on one of both data sets.
+class Winner:
+    """The winner of a, b and the best other count, by noise that is cut off; probabilities are over `whole`.
 
-    S is the squared length of the shift over the variance of Gaussian noise. On the other data set the outcome then has
-    at most b = exp(S / 2) mass^(1/2) (Cauchy and Schwarz). The common outcome adds up to (1 - b)^(1 - a) to the moment,
-    the rare one exp(a (a m - 1) S / 2) b^(1 - 1/m) for m = 2 and 4 (Hoelder), as E_Q[(P/Q)^c] <= exp(c (c - 1) S / 2).
+    With noises z, w the first wins where z + x >= 1 and w + y <= z + x, and the second where w + y >= 1 and
+    z + x < w + y. A ballot that moves from a to b changes (x, y) to (x + 1, y - 1), or back.
     """
-    rare = exp(square / 2) * root(Interval(0, 2 * RARE))
-    powers = [(2, root(rare)), (4, root(rare) * root(root(rare)))]
-    terms = [exp(order * (m * order - 1) * square / 2) * power for m, power in powers]
-    if rare.high >= ONE:
-        raise NotVerified("the far tail of Gaussian noise is not bounded at this order")
-    return log(exp(log(interval(1) - rare) * (1 - order)) + min(terms, key=Interval.top)) / (order - 1)
+
+    def __init__(self, order: Fraction, scale: Fraction, radius: int) -> None:
+        half = [int(DOWN.scaleb(weight.low, 50)) for weight in gaussian_weights(scale, radius)[0]]
+        self.order, self.radius, self.law = order, radius, half[:0:-1] + half
+        below = list(itertools.accumulate(self.law))
+        self.whole, self.start = below[-1] ** 2, 6 * radius
+        self.below = [0] * self.start + below + [below[-1]] * self.start
+        self.sums, self.growth = lru_cache(256)(self.sums_of), lru_cache(None)(self.growth_of)
+
+    def sums_of(self, lead: int) -> list[int]:
+        """Return P(noise = z, other noise <= z + lead), summed over z from the radius down."""
+        count_work(self.radius // 150)
+        cut = self.below[self.start + lead : self.start + lead + len(self.law)]
+        return list(itertools.accumulate(map(operator.mul, reversed(self.law), reversed(cut))))
+
+    def wins(self, lead: int, first: int) -> int:
+        """Return the probability of noise of at least `first` that is ahead of the other by this lead."""
+        return 0 if first > self.radius else self.sums(lead)[min(self.radius - first, 2 * self.radius)]
+
+    def neither(self, x: int, y: int) -> int:
+        """Return the probability that another count wins."""
+        return self.below[self.start + self.radius - x] * self.below[self.start + self.radius - y]
+
+    def law_at(self, x: int, y: int) -> tuple[int, int, int]:
+        """Return the probabilities that a, b and another win."""
+        return self.wins(x - y, 1 - x), self.wins(y - x - 1, 1 - y), self.neither(x, y)
+
+    def growth_of(self, place: int) -> int:
+        """Return phi(r) = r^a - 1 - a (r - 1) at r = 1 + place / 10^20, in units of 10^-40, rounded up."""
+        more = Fraction(max(place, -(10**20)), 10**20)
+        power = exp(log(1 + more) * self.order) if more > -1 else NOTHING
+        return math.ceil((power - 1 - interval(more * self.order)).top() * 10**40)
+
+    def excess(self, p: int, q: int, bits: int) -> int:
+        """Return phi(p / q), by a chord of the convex phi that is as short as these bits of r - 1 say."""
+        place = (p - q) * 10**20 // q
+        place += place >= 0  # rounded away from 0
+        step = 1 << max(abs(place).bit_length() - bits, 0)
+        start = place // step * step
+        low, high = self.growth(start), self.growth(start + step)
+        return low + -((low - high) * (place - start) // step)
+
+    def moment(self, box: Box, rare: int, bits: int) -> int:
+        """Return a bound on the larger moment, above 1, over a box of offsets whose least corner is (x, y).
+
+        Each ratio p/q grows with x and falls with y, and so does P(a wins); P(b wins) does the opposite, and P(neither)
+        falls with both (the law is log-concave). What has less than `rare` is bounded elsewhere.
+        """
+        x, y, wide, high = box
+        near = self.law_at(x, y + high - 1), self.law_at(x + 1, y + high - 2)
+        far = self.law_at(x + wide - 1, y), self.law_at(x + wide, y - 1)
+        totals = []
+        for here, there in ((0, 1), (1, 0)):
+            most = far[there][0], near[there][1], self.neither(x + there, y - there)
+            total = 0
+            for i in (i for i in range(3) if most[i] > rare):
+                ends = [(near[here][i], near[there][i]), (far[here][i], far[there][i])]
+                if any(q == 0 for _, q in ends):
+                    return 10**40 * self.whole
+                total += most[i] * max(self.excess(p, q, bits) for p, q in ends)
+            totals.append(total)
+        return max(totals)
+
+    def covers(self, boxes: list[Box], limit: Interval, rare: Interval) -> bool:
+        """Return whether no moment in these boxes is above a limit. A box is cut where its bound is."""
+        boxes = sorted(boxes, key=lambda box: box[0] - box[1])  # those that need the same sums, one after the other
+        most = int(Fraction(limit.low) * (1 - Fraction(1, 2**40)) * 10**40) * self.whole
+        least = int(rare.top() * self.whole)
+        while boxes:
+            x, y, wide, high = box = boxes.pop()
+            count_work(2)
+            if self.moment(box, least, 10) > most and (wide + high > 2 or self.moment(box, least, 40) > most):
+                if wide + high == 2:
+                    return False
+                halves = [[(0, (size + 1) // 2), ((size + 1) // 2, size // 2)] for size in (wide, high)]
+                boxes += [(x + i, y + j, w, h) for (i, w), (j, h) in itertools.product(*halves) if w and h]
+        return True
 
 
-def winner_cost(order: Any, scale: Fraction, classes: int) -> Interval:
-    """Return D of the winner of noisy counts: no more than that of the counts."""
+def winner_cost(order: Order, scale: Fraction, classes: int, price: list[int]) -> Interval:
+    """Return the price of the winner of noisy counts, where one ballot moves two of them by 1, if it covers D.
+
+    Given the other counts and their noise, only the offsets x and y of two of them from the best other count matter.
+    Noise beyond the radius r has probability t <= 4 exp(-(r - 1)^2 / (2 s^2)) on both sides. Outcomes below sqrt(t), at
+    most two, and all beyond the radius add 3 `rare_moment`; the others move by a factor of at most 1 - sqrt(t). With
+    two classes y is so large that no other wins, and swapping a and b makes the first lead at least -1. With more, the
+    same law serves where x and y are large: another wins with at most h^2, h = P(noise > least of x and y), and then a,
+    or b, has at most a share h of what it has (association); elsewhere all offsets are searched.
+    """
+    plain, paid = gaussian_cost(order, 2, scale), Fraction(price[0], RENYI_QUANTA)
+    if paid >= plain.top() or order is None:
+        return plain
+    square, reach, left_out = 2 / (scale * scale), 8, interval(1)
+    while left_out.top() > paid / 2**30 and reach < 40:
+        reach, radius = reach + 1, math.ceil((reach + 1) * scale) + 2
+        rare = exp(-Fraction((radius - 1) ** 2) / (4 * scale * scale)) * 2
+        left_out = rare_moment(order, square, rare) * 3
+    law, moment = Winner(order, scale, radius), exp((order - 1) * paid) - left_out
+
+    def is_covered(boxes: list[Box], hidden: Interval) -> bool:
+        most = (moment - rare_moment(order, square, hidden)) * exp(log(interval(1) - hidden - rare * 2) * (order - 1))
+        return law.covers(boxes, most - 1 - rare * (order - 1) * 2, rare)
+
+    side, last, near = max(1, round(scale / 2)), 3 * radius + 2, radius + 1
+    line = [(x, radius + 2, side, 1) for x in range(radius + 1, last, side)]
     if classes > 2:
-        raise NotVerified("the law of the noisy maximum of more than two counts is not recomputed here")
-    plain = gaussian_cost(order, 2, scale)
-    return plain if scale < Fraction(1, 4) else min(plain, two_winner_cost(order, scale), key=Interval.top)
+        starts, hidden = range(-radius - 2, last, side), gaussian_tail(scale, 5 * math.ceil(scale))
+        near = 5 * math.ceil(scale) + 2 if is_covered(line, hidden) else near
+        line = [(x, y, side, side) for x in starts for y in starts if min(x, y) <= near]
+    if not is_covered(line, rare):
+        raise Wrong("a noisy maximum costs more than its price")
+    return interval(paid)
 
 
 def passing_coins(numbers: Fields) -> list[Any]:
@@ -305,22 +361,28 @@ def passing_coins(numbers: Fields) -> list[Any]:
     return coins
 
 
-def confident_max_costs(numbers: Fields, order: Any) -> Costs:
-    """Return the cost of a test of the largest count, and of the winner that is drawn where it passes.
+def test_cost(numbers: Fields, order: Fraction) -> Interval:
+    """Return the cost of a test of the largest count: a coin for each of its values, which a ballot moves by 1.
 
-    The test is a coin for each value of the largest count, which one ballot moves by at most 1; the winner's moment is
-    at most W. Charged together, the moment is (1-t)^a (1-t')^(1-a) + t^a t'^(1-a) W.
+    Where an outcome is rare on one side, it has at most b = exp(S / 2) mass^(1/2) on the other (Cauchy and Schwarz).
     """
-    winner = winner_cost(order, positive(numbers["winner_scale"]), integer(numbers["classes"], least=2))
-    joint = winner if numbers["charge"] == "joint" else NOTHING
-    coins, costs = passing_coins(numbers), [joint + rare_cost(order, 1 / positive(numbers["test_scale"]) ** 2)]
-    won = joint * (order - 1) / order  # so that W counts once in t^a
-    for (t, t_not), (u, u_not) in [*zip(coins, coins, strict=True), *itertools.pairwise(coins)]:
-        if t and t_not and u and u_not:
-            costs.append(divergence(order, (t + won, t_not), (u, u_not)))
-            costs.append(divergence(order, (u + won, u_not), (t, t_not)))
-    query = {"query": largest(costs)}
-    return query if numbers["charge"] == "joint" else {**query, "answer": winner}
+    coins, square = passing_coins(numbers), 1 / positive(numbers["test_scale"]) ** 2
+    rare = exp(square / 2) * root(interval(Fraction(RARE) * 2))
+    common = exp(log(interval(1) - rare) * (1 - order))
+    costs = [log(common + rare_moment(order, square, rare)) / (order - 1)]
+    for step in itertools.pairwise(coins):
+        if None not in (*step[0], *step[1]):
+            costs += [divergence(order, *pair) for pair in (step, step[::-1])]
+    return largest(costs)
+
+
+def confident_max_costs(numbers: Fields, order: Order) -> Costs:
+    """Return the cost of a test, and of the winner that is drawn where it passes."""
+    if numbers["charge"] != "split" or order is None:
+        raise NotVerified("a test and its winner are verified if they are charged apart, at a finite order")
+    classes, price = integer(numbers["classes"], least=2), integers(numbers["charges"]["answer"]["price"])
+    winner = winner_cost(order, positive(numbers["winner_scale"]), classes, price)
+    return {"query": test_cost(numbers, order), "answer": winner}
 
 
 def log_coins(levels: list[int]) -> list[Any]:
@@ -356,6 +418,74 @@ def run_costs(numbers: Fields, order: Order) -> Costs:
     return {"opening": opening, "no quorum": no_quorum_cost(order, integers(numbers["table"]))}
 
 
+def band_costs(numbers: Fields, order: Order) -> Costs:
+    """Return the costs of a run between two thresholds with Laplace noise of scale b on each query.
+
+    No quorum has probability p where the noise is in a band [l, u]; on the other data set, in [l + 1 - d, u - 1 - d]
+    for a move d of the votes. The price is that of `no_quorum_cost`, with both answers; it falls as the band grows, and
+    as it moves into a tail: the narrowest band is tried, from -2 - half of its width up to 3.
+    """
+    if numbers["calibration"] != "tight" or order is None:
+        raise NotVerified("a threshold that is drawn anew after each no-quorum is not verified here")
+    width = 2 * (integer(numbers["margin"]) - integer(numbers["cap"])) + 1 - integer(numbers["teachers"]) % 2
+    if width < 7:
+        raise Wrong("the band between the thresholds must have seven integers")
+    decay, costs = exp(-1 / positive(numbers["query_scale"])), []
+    count_work(20 * width)
+    powers = list(itertools.accumulate([decay] * (2 * width + 8), Interval.__mul__, initial=interval(1)))
+
+    def above(least: int) -> Interval:
+        tail = powers[abs(least - (least < 1))] / (decay + 1)
+        return tail if least > 0 else interval(1) - powers[-least + 1] / (decay + 1)
+
+    for low, move in itertools.product(range(-(width // 2) - 2, 4), (-1, 0, 1)):
+        high = low + width - 1
+        tails = (above(1 - low), above(-low - move)), (above(high + 1), above(high + move))
+        p, q = (log(interval(1) - one - two) for one, two in zip(*tails, strict=True))
+        answers = [exp(log(one) * order - log(two) * (order - 1)) for one, two in tails]
+        costs.append(p * order - q * (order - 1) - log(interval(1) - answers[0] - answers[1]))
+    opening = gaussian_cost(order, 1, positive(numbers["threshold_scale"]))
+    return {"opening": opening, "no quorum": largest(costs) / (order - 1)}
+
+
+def epoch_costs(numbers: Fields, order: Order) -> Costs:
+    """Return the cost of each epoch of a stability test: its threshold moves by 1, and one distance by 1 more."""
+    epsilon = 1 / positive(numbers["threshold_scale"]) + 2 / positive(numbers["query_scale"])
+    return dict.fromkeys(("opening", "no quorum"), pure_cost(order, interval(epsilon)))
+
+
+def laplace_tail(numbers: Fields) -> Interval:
+    """Return P(X - Y > w) for the discrete Laplace noises of a query and of a threshold, by the value of Y."""
+    margin, one, first = integer(numbers["margin"]), interval(1), positive(numbers["query_scale"])
+    f, s = exp(-1 / first), exp(-1 / positive(numbers["threshold_scale"]))
+    apart, power, between = one - f * s, one, NOTHING
+    count_work(margin)
+    for _ in range(margin):  # Y = -1, ..., -w
+        power = power * s
+        between = (between + power) * f
+    above = exp(-(margin + 1) / first) / apart + between
+    below = power * s / (one - s) - power * s * f / ((f + 1) * apart)
+    return (above / (f + 1) + below) * (one - s) / (s + 1)
+
+
+def relabel_cost(numbers: Fields) -> Interval:
+    """Return log F for an answer by relabelled units, F = (1 + 4^r e^(3 (t + 1) / c) q / (1 - q)) e^(3 / c).
+
+    A share q of the units is secret. What is missed, with probability at most growth^2 / 2 (1 - m / N)^(t + 1), is
+    covered by turning the label: any larger F needs less of that, and the price pays for one.
+    """
+    units, subset = (integer(numbers[name], least=2) for name in ("units", "subset"))
+    scale, further, missed = positive(numbers["scale"]), integer(numbers["reach"]) + 1, integer(numbers["growth"]) ** 2
+    grown = exp(3 * further / scale) * 4 ** integer(numbers["rows"], least=1) * Fraction(subset, units - subset)
+    cost = log(grown + 1) + 3 / scale
+    misses = exp(log(1 - Fraction(subset - 1, units - 1)) * further) * Fraction(missed, 2)
+    rest = Interval(Decimal(0), min(misses.high, Decimal(1))) * Fraction(subset, units)
+    paid = exp(Fraction(integer(numbers["charges"]["query"]["price"][0]), RENYI_QUANTA))
+    if (rest / (paid - 1 + rest * 2)).top() > positive(numbers["flip_probability"]):
+        raise Wrong("labels are turned too rarely for what a sample misses")
+    return cost
+
+
 def cutoff_loss(numbers: Fields) -> Interval:
     """Return the cost of hiding one no-quorum from the end of a phase, by geometric noise."""
     loss = log(1 / Fraction(integer(numbers["ratio"], least=1), WORD))
@@ -381,7 +511,9 @@ def stable_law(numbers: Fields) -> tuple[Interval, Interval]:
 
 
 MECHANISMS: dict[str, Callable[[Fields, Order], Costs]] = {  # for each event that is charged: what it costs
-    "NoisyMax": lambda m, a: {"query": winner_cost(a, positive(m["scale"]), integer(m["classes"], least=2))},
+    "NoisyMax": lambda m, a: {
+        "query": winner_cost(a, positive(m["scale"]), integer(m["classes"], least=2), m["charges"]["query"]["price"])
+    },
     "NoisyShares": lambda m, a: {"query": gaussian_cost(a, 1 if m["classes"] == 2 else 2, positive(m["scale"]))},
     "NoisySum": lambda m, a: {"measurement": gaussian_cost(a, integer(m["sensitivity"]) ** 2, positive(m["scale"]))},
     "SoftMajority": lambda m, a: {"query": exponential_cost(a, positive(m["epsilon_per_query"]))},
@@ -392,9 +524,14 @@ MECHANISMS: dict[str, Callable[[Fields, Order], Costs]] = {  # for each event th
     "Quorum": run_costs,
     "Dissent": run_costs,
     "AboveThreshold": run_costs,
+    "BetweenThresholds": band_costs,
+    "StabilityTest": epoch_costs,
+    "PureRelabelling": lambda m, a: {"query": relabel_cost(m)},
 }
 TAILS: dict[tuple[str, str], Callable[[Fields], Interval]] = {  # the probability of the tail event, where there is one
     ("Quorum", "opening"): lambda m: gaussian_tail(positive(m["threshold_scale"]), integer(m["margin"], least=-WORD)),
+    ("BetweenThresholds", "opening"): lambda m: gaussian_tail(positive(m["threshold_scale"]), integer(m["cap"])),
+    **dict.fromkeys((("StabilityTest", "opening"), ("StabilityTest", "no quorum")), laplace_tail),
     ("NoisyCutoff", "phase"): lambda m: exp(cutoff_loss(m) * -integer(m["spread"], least=1)),
 }
 
@@ -482,10 +619,8 @@ def neighbours(part: Fields, seen: list[Fields]) -> Pair:
 
 def releases(part: Fields, seen: list[Fields]) -> Pair:
     """Check releases that are all that a budget ever paid for."""
-    if any(one["mechanism"].endswith("laplace") for one in part["releases"]):
-        stated(part)
-        return laplace_releases(part)
-    return other_releases(part)
+    is_laplace = any(one["mechanism"].endswith("laplace") for one in part["releases"])
+    return laplace_releases(part) if is_laplace else other_releases(part)
 
 
 def other_releases(part: Fields) -> Pair:
@@ -523,18 +658,15 @@ def laplace_releases(part: Fields) -> Pair:
     """
     epsilon, slack = Fraction(0), Fraction(0)
     for release in part["releases"]:
-        if "weights" in part:
-            raise NotVerified("Laplace releases of a table that grows are not added up here")
         uses, scale, name = integer(release["uses"], least=1), positive(release["scale"]), release["mechanism"]
+        if "weights" in part or name not in ("discrete laplace", "thresholded laplace"):
+            raise NotVerified(f"the cost of {name!r} beside Laplace releases or of a table that grows is not added up")
         epsilon += uses * integer(release["sensitivity"], least=1) / scale
         if name == "thresholded laplace":
-            above = integer(release["above"], least=0)
-            tail = exp(interval(-(above + 1) / scale)) / (exp(interval(-1 / scale)) + 1)
+            tail = exp(-(integer(release["above"]) + 1) / scale) / (exp(-1 / scale) + 1)
             passed = integer(release["keys"], least=1) * tail.top()
             slack += uses * passed
             epsilon += uses * (NOTHING - log(1 - passed)).top()
-        elif name != "discrete laplace":
-            raise NotVerified(f"the cost of {name!r} beside Laplace releases is not recomputed here")
     return epsilon, slack
 
 
@@ -579,7 +711,7 @@ def gaussian_delta(releases: list[Any], epsilon: Fraction) -> Fraction:
     near, far = rest / mu - mu / 2, rest / mu + mu / 2
     density = exp(-near * near / 2) / root(PI * 2)  # at `near`, and e^eps times that at `far`
     delta = (density * mills(near) if near >= 0 else interval(1) - density * mills(-near)) - density * mills(far)
-    return (Interval(0, max(delta.high, 0)) * exp(loss)).top()
+    return (up_to(largest([delta])) * exp(loss)).top()
 
 
 def mills(point: Fraction) -> Interval:
@@ -592,10 +724,10 @@ def mills(point: Fraction) -> Interval:
         ends = [interval(1) / end for end in ends]
         return Interval(min(end.low for end in ends), max(end.high for end in ends))
     term = x
-    while term.high > 1 << 8:  # beyond, each term is below half of the one before, or adds less than is spared
+    while term.high > Decimal("1e-40"):  # beyond, each term is below half of the one before
         total, odd = total + term, odd + 2
         term = term * x * x / odd
-    return root(PI * 2) * exp(point * point / 2) / 2 - (total + Interval(0, SPARE))
+    return root(PI * 2) * exp(point * point / 2) / 2 - (total + up_to(term * 2))
 
 
 def account(part: Fields, seen: list[Fields]) -> Pair:
@@ -657,6 +789,8 @@ def check_claim(claim: Fields) -> list[Fields]:
                 raise Wrong("the claim is smaller than what its parts add up to")
             if whole is not claim and any(node.get("ledger") for node in inner_documents(whole)):
                 raise Wrong("a ledger limits what the unit of the model pays, and no other")
+    except Overflow:
+        raise NotVerified("a number of this claim is too large") from None
     except DAMAGE as error:
         raise Wrong(f"claim.json is incomplete or has a part of another type ({type(error).__name__})") from None
     return seen
@@ -710,6 +844,8 @@ def check_manifest(manifest: Fields, claim: Fields, contents: dict[str, bytes], 
     for text in [str(manifest["claim"]), contents["GUARANTEE.md"].decode()] if published else []:
         found = re.findall(r"\(([0-9.e+-]+), ([0-9.e+-]+)\)-differentially private", text)
         stating += [(float(one), float(two)) for one, two in found] or [(0.0, 0.0)]
+    if published and stating[1][0] > epsilon * Fraction(1_000_001, 1_000_000):
+        raise Wrong("the manifest claims more than the releases in claim.json explain")
     is_less = any(Fraction(one) < epsilon or Fraction(two) < delta for one, two in stating)
     if is_less or manifest.get("unit", claim["unit"]) != claim["unit"]:
         raise Wrong("the text of the guarantee or the manifest states less than claim.json, or of another unit")
@@ -721,7 +857,11 @@ def check_mechanisms(manifest: Fields, nodes: list[Fields]) -> None:
     """Refuse a claim with other mechanisms or numbers than the model has, or that leaves one out."""
     claimed, models = Counter[str](), Counter[str]()
     for mechanism in (part for node in nodes for part in node.get("mechanisms", [])):
-        numbers = {name: value for name, value in mechanism.items() if name not in ("charges", "ratio")}
+        numbers = {
+            name: value
+            for name, value in mechanism.items()
+            if name not in ("charges", "ratio", "growth", "flip_probability")
+        }
         claimed[json.dumps(numbers, sort_keys=True)] += 1
     for part in inner_documents(manifest):
         name = str(part.get("name", part.get("kind")))

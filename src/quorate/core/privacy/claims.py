@@ -91,6 +91,7 @@ def added_or_removed(claim: Claim, *, replaced_epsilon: float) -> Claim:
 
 
 CLAIM_FORMAT = 1
+_DERIVED = ("ratio", "growth", "flip_probability")  # numbers of a mechanism that a claim needs besides its fields
 Node = dict[str, Any]
 
 
@@ -295,8 +296,8 @@ def _describe_mechanism(mechanism: Any, order: float) -> Node:
 
 
 def _name_mechanism(mechanism: Any) -> Node:
-    derived = {"ratio": mechanism.ratio} if hasattr(mechanism, "ratio") else {}  # of geometric noise
-    return {"name": type(mechanism).__name__, **numbers_of(mechanism), **derived}
+    derived = {name: getattr(mechanism, name) for name in _DERIVED if hasattr(mechanism, name)}
+    return {"name": type(mechanism).__name__, **numbers_of(mechanism), **write_integers(derived)}
 
 
 def _count_uses(described: Sequence[Node], spent: int) -> None:

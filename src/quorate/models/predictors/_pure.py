@@ -21,7 +21,7 @@ from quorate.core.checks import check_choice, check_count, check_positive, valid
 from quorate.core.errors import Infeasible, InvalidInput
 from quorate.core.mechanisms import SoftMajority
 from quorate.core.privacy import Budget, Cost
-from quorate.core.privacy.claims import Node, account_node, unverified_node
+from quorate.core.privacy.claims import Node, account_node
 from quorate.core.privacy.cost import float_up
 from quorate.core.session import Session
 from quorate.models.concepts import Concept, Hypothesis
@@ -86,10 +86,15 @@ class PureRelabelling:
         return best
 
     @property
+    def growth(self) -> int:
+        """The number of labelings, at most, that the class gives to all other units."""
+        return self.concept.growth((self.units - 1) * self.rows)
+
+    @property
     def log_miss(self) -> float:
         """The logarithm of a bound on the probability that a random subset tells too few hypotheses apart."""
         remaining = self.units - 1
-        pairs = 2 * math.log(self.concept.growth(remaining * self.rows)) - math.log(2)
+        pairs = 2 * math.log(self.growth) - math.log(2)
         missed = (self.reach + 1) * math.log1p(-(self.subset - 1) / remaining)  # proof: step 11
         return min(0.0, pairs + missed + 1e-9 * (pairs - missed))
 
@@ -342,8 +347,6 @@ class PureClassifier(ConceptClassifier):
 
     def claim_part(self) -> Node:
         """Return the account that pays for answers."""
-        if isinstance(self.scheme_, PureRelabelling):
-            return unverified_node("the answers of method='relabel' are not described")
         answered = {"query": Cost(self.epsilon_per_query_)}
         payer = self.mechanism_ if self.scheme_ is None else (self.scheme_, answered)
         return account_node(self.budget_, [payer], ledger=True)

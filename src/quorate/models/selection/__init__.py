@@ -30,7 +30,7 @@ from quorate.core.checks import check_rate
 from quorate.core.errors import Infeasible, InvalidInput, NoQuorum
 from quorate.core.estimator_calls import keep_randomness, silence
 from quorate.core.mechanisms.selection import MOST_ENTRIES
-from quorate.core.privacy.claims import LABELS_READ, Claim, replaced
+from quorate.core.privacy.claims import LABELS_READ, Claim, replaced, unverified_node
 from quorate.core.progress import hidden_progress, progress
 from quorate.core.rows import take_rows
 from quorate.models.predictors.labels import as_vector, declared_classes
@@ -183,6 +183,7 @@ class PrivateSearchCV(SavedModel, BaseEstimator):
         open_ = [text for text in model.claim_.split("; ")[1:] if text != LABELS_READ]
         claim = Claim(self.epsilon, self.delta, unit=replaced(self.unit_), conditions=(choice, *open_, *conditions))
         self.claim_ = model.claim_ = str(claim)
+        model.claim_part_ = unverified_node("what the choice among private trials costs is not recomputed here")
         if hasattr(model, "spent_epsilon_"):
             model.spent_epsilon_ = float(self.epsilon)
         self.best_estimator_, self.best_score_ = model, best.score

@@ -40,7 +40,10 @@ class CoverClassifier(ConceptModel):
 
     spending = Spending(published=True, searchable=True)
     summary = "A hypothesis that was chosen privately."
-    saved_attributes = (*ConceptModel.saved_attributes, "claim_", "candidates_", "spent_epsilon_", "hypothesis_")
+    saved_attributes = (
+        *(*ConceptModel.saved_attributes, "claim_", "claim_part_"),
+        *("candidates_", "spent_epsilon_", "hypothesis_"),
+    )
 
     _: KW_ONLY
     epsilon: float = 1.0
@@ -66,7 +69,12 @@ class CoverClassifier(ConceptModel):
         if self.mode != "semi-private":
             unit, open_ = f"the labels of {replaced(self.unit_)}", "the features are not protected"
         self.claim_ = str(self._claim(self.epsilon, self._claimed_delta(), unit=unit, open_=open_))
+        self.claim_part_ = self._describe_releases()
         return self
+
+    def claim_part(self) -> Node:
+        """Return what was released of the records."""
+        return self.claim_part_
 
     def to_state(self) -> State:
         """Return the class of hypotheses and the hypothesis, all of it plain values."""
@@ -86,6 +94,10 @@ class CoverClassifier(ConceptModel):
     @abstractmethod
     def _select(self, candidates: Dichotomies, rows: UnitRows) -> tuple[Hypothesis, float]:
         """Return a hypothesis, chosen privately, and the epsilon that it has cost at `_claimed_delta`."""
+
+    @abstractmethod
+    def _describe_releases(self) -> Node:
+        """Return what was released of the records, in integers."""
 
     def _claimed_delta(self) -> float:
         return float(self.delta)
@@ -159,7 +171,7 @@ class SemiPrivateClassifier(CoverClassifier):
 
     delta: float = 0.0
 
-    def claim_part(self) -> Node:
+    def _describe_releases(self) -> Node:
         """Return the one choice among the candidates."""
         return releases_node(self.epsilon, 0.0, [self._choice().describe()])
 
@@ -208,7 +220,7 @@ class QueryReleaseClassifier(CoverClassifier):
     kind = "published hypothesis"
     saved_attributes = (*CoverClassifier.saved_attributes, "mistakes_")
 
-    def claim_part(self) -> Node:
+    def _describe_releases(self) -> Node:
         """Return the noisy numbers of mistakes, one for each candidate."""
         releases = [self._noisy(self.candidates_).describe(uses=self.candidates_)]
         return releases_node(self.epsilon, self.delta, releases)
