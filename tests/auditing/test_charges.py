@@ -214,7 +214,7 @@ def test_every_public_name_with_a_claim_has_an_attack():
 
 
 def claims_table():
-    """Return the table of `docs/howto/audit.md`: what `quorate audit` plays against each claim."""
+    """Return the table of `docs/reference/audits.md`: what `quorate audit` plays against each claim."""
     lines = ["| claim of | games | replays | runs |", "| --- | --- | --- | --- |"]
     for name, attacks in CLAIMS.items():
         cells = [", ".join(f"`{one}`" for one in attacks if one in kind) for kind in (TARGETS, REPLAYS, RUNS)]
@@ -223,7 +223,7 @@ def claims_table():
 
 
 def test_the_guide_has_the_table_of_claims():
-    guide = (ROOT / "docs" / "howto" / "audit.md").read_text()
+    guide = (ROOT / "docs" / "reference" / "audits.md").read_text()
     assert claims_table() in guide
     for name, path in ELSEWHERE.items():
         assert f"`{name}` (`{path}`)" in guide

@@ -101,7 +101,7 @@ def test_the_readme_says_about_how_many_bugs_are_planted():
 
 
 def test_the_guide_says_how_many_bugs_each_attack_catches():
-    guide = (Path(__file__).parents[2] / "docs" / "howto" / "audit.md").read_text()
+    guide = (Path(__file__).parents[2] / "docs" / "reference" / "audits.md").read_text()
     said = re.search(
         r"(\d+)\s+are\s+caught\s+by\s+games.*?(\d+)\s+by\s+enumeration\s+and\s+(\d+)\s+by\s+replay.*?"
         r"(\d+)\s+by\s+attacks\s+on\s+state",

@@ -1,26 +1,8 @@
 """Audit one fit: records that a coin chose, guesses which of the two they are, and what so many right guesses show.
 
 Each of m canaries is a pair of records. A fair coin says which of the two is in the table, for each canary on its own.
-From all that was released, an attacker guesses r of the coins; W guesses are right.
-
-Theorem. Let g be increasing and concave, and let every event have probability at most g(x) on a data set where it has
-probability x on any data set with one record replaced. Let R(c) be the probability that W is at least c. Then for every
-c from 1 to r
-
-    (r - c + 1) R(c - 1) >= R(c) + ... + R(r) + m h((c R(c) + R(c + 1) + ... + R(r)) / m), with h the inverse of g.
-
-Proof. Step 1. Fix a canary i and all coins. That guess i is right and at least c - 1 of the other guesses are is an
-event of what was released. With coin i turned, which replaces one record, its probability is x, and so it is at most
-g(x). The coins with coin i turned are as likely as the coins: averaged over all of them, x is the probability that
-guess i is made and wrong, and at least c - 1 guesses are right. So P(i right, W >= c) <= g(P(i wrong, W >= c - 1)),
-since g is concave. Step 2. Average over all i, g concave again: E[W; W >= c] / m <= g(E[r - W; W >= c - 1] / m). Write
-both means by R: the first is c R(c) + R(c + 1) + ... + R(r), the second (r - c + 1) R(c - 1) - R(c) - ... - R(r).
-
-Step 3. The right side grows with every R. So if R(c) is at least t, then R(c - 1), R(c - 2), ... are at least what the
-recursion gives that begins with t, and 0 above c. Where that passes 1, R(c) is below t: `tail_bound` halves such t.
-
-This is the bound of Mahloujifar, Melis and Chaudhuri (2024), which sharpens Steinke, Nasr and Jagielski (2023). A coin
-replaces a record here and does not remove it. No independence of guesses is assumed.
+From all that was released, an attacker guesses r of the coins. How many right guesses a claim allows: PROOF.md, by the
+bound of Mahloujifar, Melis and Chaudhuri (2024), which sharpens Steinke, Nasr and Jagielski (2023).
 """
 
 import math
@@ -35,11 +17,13 @@ from quorate.core.arrays import Floats, Integers
 from quorate.core.checks import check_count, check_rate
 from quorate.core.errors import InvalidInput
 from quorate.core.mechanisms.noisy_vector import largest_length, smallest_excess
+from quorate.models.knn import NeighbourClassifier
 from quorate.release import QueryRelease, Workload
 from quorate.release.queries import Marginals
 
 _HALVINGS = 40
-Inverse = Callable[[float], float]  # of the function g of the theorem
+_FEATURES, _RADIUS = 64, 0.3  # directions at random in so many dimensions are further apart than that
+Inverse = Callable[[float], float]  # of the function g of PROOF.md
 
 
 def gaussian_curve(length: float) -> Inverse:
@@ -59,7 +43,7 @@ def tail_bound(correct: int, *, guesses: int, canaries: int, curve: Inverse) -> 
 
 
 def _is_possible(tail: float, correct: int, guesses: int, canaries: int, curve: Inverse) -> bool:
-    """Return whether the recursion of step 3 stays below 1."""
+    """Return whether the recursion stays below 1 (PROOF.md, step 3)."""
     above = 0.0  # R(c + 1) + ... + R(r)
     for count in range(correct, 0, -1):
         right = min(1.0, (count * tail + above) / canaries)
@@ -186,3 +170,43 @@ def _cell_numbers(fitted: QueryRelease, side: int) -> Integers:
     positions = np.arange(side**2)
     cells = positions // side * queries.sizes[1] + positions % side
     return np.asarray(queries.offsets[-2] + cells, dtype=np.int64)
+
+
+def audit_neighbours_once(
+    model: NeighbourClassifier | None = None,
+    *,
+    canaries: int = 1000,
+    records: int = 20_000,
+    confidence: float = 0.95,
+    draw: Any = None,
+) -> OneFit:
+    """Fit a neighbour classifier once, ask at each canary until it is worn out, and return what guesses show.
+
+    A coin chooses the label of each canary. Other records share its place, half of each class: the noisy share then
+    tells the votes. The claim is the one for a unit that is replaced.
+
+    Parameters
+    ----------
+    model
+        Settings of a classifier: epsilon, delta and votes count. By default epsilon is 3, and a record has one vote.
+    canaries, records
+        The number of pairs, and of all records.
+    confidence
+        The probability with which a sound model is not reported.
+    draw
+        A generator for the records and the coins, never for noise.
+
+    >>> found = audit_neighbours_once(canaries=100, records=200, confidence=1 - 1e-9)
+    >>> found.guesses, found.violated
+    (30, False)
+    """
+    model = NeighbourClassifier(epsilon=3.0, delta=1e-6, votes=1.0) if model is None else model
+    canaries, draw = check_count("canaries", canaries), np.random.default_rng() if draw is None else draw
+    points, coins = draw.normal(size=(canaries, _FEATURES)), draw.choice([-1, 1], canaries)
+    places = np.arange(check_count("records", records) - canaries) // 2 % canaries  # in pairs, one of each class
+    X, y = np.concatenate([points, points[places]]), np.concatenate([coins, np.arange(len(places)) % 2 * 2 - 1])
+    fitted = clone(model).set_params(radius=_RADIUS, metric="cosine", classes=[-1, 1], scores=True).fit(X, y)
+    turns = range(1, math.ceil(fitted.terms_.votes) + 1)  # a query of another length is a new one, in the same place
+    scores = np.sum([fitted.predict_proba(turn * points)[:, 1] - 0.5 for turn in turns], axis=0)
+    claim = {"epsilon": fitted.terms_.replaced_epsilon(), "delta": float(model.delta)}
+    return judge_guesses(scores, coins, confidence=confidence, **claim)

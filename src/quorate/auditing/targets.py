@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from quorate.auditing._canaries import audit_neighbours_once, audit_release_once
 from quorate.auditing._sums import NoisyCount
 from quorate.auditing.replay import Replay, replay
 from quorate.auditing.runs import RUNS
@@ -78,6 +79,10 @@ TARGETS: dict[str, Callable[[], Any]] = {
 }
 
 
+ONE_FIT = {"release": audit_release_once, "neighbours": audit_neighbours_once}
+"""What `quorate audit --canaries` audits by one fit."""
+
+
 def make_target(name: str) -> Any:
     """Return the instance of this name."""
     if name not in TARGETS:
@@ -143,6 +148,7 @@ CLAIMS: dict[str, tuple[str, ...]] = {
     "EveryCandidate": ("search",),
     "NoisySum": ("noisy_sum",),
     "NoisyVector": ("noisy_vector",),
+    "LaplaceSums": ("groups_counted", "groups_found"),
 }
 """The attacks and checks of each public class or function with a claim, by the names that `quorate audit` takes."""
 

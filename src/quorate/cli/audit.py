@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from quorate.auditing import Comparison, Replay, audit_release_once, runs, targets
+from quorate.auditing import Comparison, Replay, runs, targets
 from quorate.auditing import audit as attack
 from quorate.cli.options import AsJson
 from quorate.cli.output import check_report, show, show_rows, show_step
@@ -43,8 +43,9 @@ def audit(
     report
         An HTML page to write: claim, lower bound, ratio, the attack that came closest, what was not tested.
     canaries
-        Audit one fit of a `QueryRelease` at epsilon 4 instead, with this many pairs of records of which a coin chose
-        one: what 95% of such fits show at least. It takes a second.
+        Audit one fit instead, with this many pairs of records of which a coin chose one: what 95% of such fits show at
+        least. The name is "release" (by default: a `QueryRelease` at epsilon 4) or "neighbours" (a
+        `NeighbourClassifier` at epsilon 3). It takes a second.
     """
     if canaries is not None:
         return _audit_one_fit(names, canaries, json)
@@ -86,11 +87,12 @@ def _attack_all(runs_by_kind: Mapping[str, Mapping[str, Callable[[], Any]]]) -> 
 
 def _audit_one_fit(names: Sequence[str], canaries: int, json: bool) -> int:
     """Audit one fit by canaries, and print what its guesses show."""
-    if names:
-        raise InvalidInput("canaries= audits one fit of a QueryRelease alone; leave the names out, or canaries")
-    findings = audit_release_once(canaries=canaries)
+    name, *others = names or ("release",)
+    if others or name not in targets.ONE_FIT:
+        raise InvalidInput(f"canaries= audits one fit of {' or '.join(targets.ONE_FIT)}, got {', '.join(names)}")
+    findings = targets.ONE_FIT[name](canaries=canaries)
     row = {
-        "claim of": "QueryRelease, one fit",
+        "claim of": f"{name}, one fit",
         "epsilon": f"{findings.claim[0]:.3f}",
         "at delta": f"{findings.claim[1]:.3g}",
         "shown": f"{findings.lower_bound:.3f}{' BROKEN' if findings.violated else ''}",
