@@ -322,9 +322,9 @@ def winner_cost(order: Order, scale: Fraction, classes: int, price: list[int]) -
     or b, has at most a share h of what it has (association); elsewhere all offsets are searched.
     """
     plain, paid = gaussian_cost(order, 2, scale), Fraction(price[0], RENYI_QUANTA)
+    square, reach, left_out = 2 / (scale * scale), 8, interval(1)
     if paid >= plain.top() or order is None:
         return plain
-    square, reach, left_out = 2 / (scale * scale), 8, interval(1)
     while left_out.top() > paid / 2**30 and reach < 40:
         reach, radius = reach + 1, math.ceil((reach + 1) * scale) + 2
         rare = exp(-Fraction((radius - 1) ** 2) / (4 * scale * scale)) * 2
@@ -435,8 +435,8 @@ def band_costs(numbers: Fields, order: Order) -> Costs:
     powers = list(itertools.accumulate([decay] * (2 * width + 8), Interval.__mul__, initial=interval(1)))
 
     def above(least: int) -> Interval:
-        tail = powers[abs(least - (least < 1))] / (decay + 1)
-        return tail if least > 0 else interval(1) - powers[-least + 1] / (decay + 1)
+        tail = powers[max(least, 1 - least)] / (decay + 1)
+        return tail if least > 0 else interval(1) - tail
 
     for low, move in itertools.product(range(-(width // 2) - 2, 4), (-1, 0, 1)):
         high = low + width - 1
@@ -663,8 +663,8 @@ def laplace_releases(part: Fields) -> Pair:
             raise NotVerified(f"the cost of {name!r} beside Laplace releases or of a table that grows is not added up")
         epsilon += uses * integer(release["sensitivity"], least=1) / scale
         if name == "thresholded laplace":
-            tail = exp(-(integer(release["above"]) + 1) / scale) / (exp(-1 / scale) + 1)
-            passed = integer(release["keys"], least=1) * tail.top()
+            passes = exp(-(integer(release["above"]) + 1) / scale) / (exp(-1 / scale) + 1)
+            passed = integer(release["keys"], least=1) * passes.top()
             slack += uses * passed
             epsilon += uses * (NOTHING - log(1 - passed)).top()
     return epsilon, slack
@@ -716,14 +716,13 @@ def gaussian_delta(releases: list[Any], epsilon: Fraction) -> Fraction:
 
 def mills(point: Fraction) -> Interval:
     """Return P(Z > x) / phi(x): 1 / (2 phi(x)) - (x + x^3/3 + x^5/15 + ...), or 1 / (x + 1 / (x + 2 / (x + ...)))."""
-    x, total, odd = interval(point), NOTHING, 1
+    x = term = interval(point)
+    total, odd = NOTHING, 1
     if point > 4:  # the ends of the fraction are by turns above and below it
         ends = [x, x + interval(80) / x]
         for k in range(79, 0, -1):
             ends = [x + interval(k) / end for end in ends]
-        ends = [interval(1) / end for end in ends]
-        return Interval(min(end.low for end in ends), max(end.high for end in ends))
-    term = x
+        return interval(1) / Interval(min(end.low for end in ends), max(end.high for end in ends))
     while term.high > Decimal("1e-40"):  # beyond, each term is below half of the one before
         total, odd = total + term, odd + 2
         term = term * x * x / odd
@@ -837,14 +836,18 @@ def numbers_of(document: Fields) -> Fields:
     return numbers
 
 
+def promises(text: str) -> list[tuple[float, float]]:
+    """Return each epsilon and delta of a text."""
+    found = re.findall(r"\(([0-9.e+-]+), ([0-9.e+-]+)\)-differentially private", text)
+    return [(float(one), float(two)) for one, two in found] or [(0.0, 0.0)]
+
+
 def check_manifest(manifest: Fields, claim: Fields, contents: dict[str, bytes], names: set[str]) -> None:
     """Refuse a folder that states less than its claim, of another unit, or that has files which nobody lists."""
     (epsilon, delta), published = stated(claim), manifest["access"] == "published"
-    stating = [(manifest.get("epsilon", 1e9), manifest.get("delta", 1.0))]
-    for text in [str(manifest["claim"]), contents["GUARANTEE.md"].decode()] if published else []:
-        found = re.findall(r"\(([0-9.e+-]+), ([0-9.e+-]+)\)-differentially private", text)
-        stating += [(float(one), float(two)) for one, two in found] or [(0.0, 0.0)]
-    if published and stating[1][0] > epsilon * Fraction(1_000_001, 1_000_000):
+    texts = [promises(str(manifest["claim"])), promises(contents["GUARANTEE.md"].decode())] if published else []
+    stating = [(manifest.get("epsilon", 1e9), manifest.get("delta", 1.0)), *itertools.chain(*texts)]
+    if published and texts[0][0][0] > epsilon * Fraction(1_000_001, 1_000_000):
         raise Wrong("the manifest claims more than the releases in claim.json explain")
     is_less = any(Fraction(one) < epsilon or Fraction(two) < delta for one, two in stating)
     if is_less or manifest.get("unit", claim["unit"]) != claim["unit"]:
