@@ -29,7 +29,7 @@ from quorate.models.text import TransformersModel
 
 DELTA, EPSILON, PEER_EPSILON = 1e-6, 3.0, 9.0
 ROUNDS, BATCHES, BATCH, TOKENS = 12, 4, 100, 30  # texts of a batch that are paid for; batches that are used here
-CHARACTERS, WIDTH, CANDIDATES = 160, 64, 100
+CHARACTERS, WIDTH, CANDIDATES, FREE = 160, 64, 100, 0.55
 JUDGES = 1000
 HEADS = {
     "sst2": ["A negative film review:", "A positive film review:"],
@@ -120,7 +120,7 @@ def write_all(folder: Path, name: str, texts: int, scorer: Scorer) -> dict[str, 
     for label, head in enumerate(HEADS[name]):
         own = [private[row][0] for row in order if private[row][1] == label][: BATCHES * BATCH]
         settings: dict[str, Any] = {"epsilon": EPSILON, "delta": DELTA, "tokens": TOKENS, "batch": BATCH}
-        settings |= {"shown": head + " {text}\n", "asked": head, "characters": CHARACTERS, "free_share": 2 / 3}
+        settings |= {"shown": head + " {text}\n", "asked": head, "characters": CHARACTERS, "free_share": FREE}
         writer = PrivateWriter(model, clip=largest_clip(settings), **settings).fit(own)
         start = time.process_time()
         written.setdefault("quorate", []).extend(writer.write(texts))

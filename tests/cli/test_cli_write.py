@@ -33,7 +33,7 @@ def test_a_plan_needs_no_model(notes, capsys):
 
 
 def test_texts_are_written_and_the_folder_goes_on(notes, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(TransformersModel, "load", lambda path: Toy())
+    monkeypatch.setattr(TransformersModel, "load", lambda path, width: Toy())
     options = (notes, "--column", "note", *SMALL, "--model", "toy", "--folder", tmp_path / "private")
     code, printed = run(capsys, *options, "--texts", "2", "--out", tmp_path / "out.csv")
     assert (code, printed.out) == (0, "")

@@ -203,7 +203,19 @@ def test_after_the_last_private_token_no_private_prompt_is_read(monkeypatch):
     made.model.calls.clear()
     made.write(1)
     assert made.plan_.private_tokens == 3
-    assert len(made.model.calls) == 2 + 6 + 2  # two prompts are started, six tokens are public, two private
+    assert len(made.model.calls) == 2 + 6 + 4  # two prompts are started; the fifth token is the last private one
+
+
+def test_the_free_share_holds_all_through_a_text(monkeypatch):
+    made = writer(free_share=0.6, sure=1.0, tokens=10).fit(TEXTS)
+    draws = []
+    monkeypatch.setattr(writer_module, "release_counts", lambda sealed, release: draws.append("private") or 1)
+    monkeypatch.setattr(type(made.plan_.choice), "choose_score", lambda self, scores: draws.append("free") or 1)
+    made.write(1)
+    assert len(draws) == 10
+    for length in range(1, 11):
+        assert draws[:length].count("free") >= 0.6 * length - 1
+    assert draws.count("private") == made.plan_.private_tokens == 4
 
 
 def test_a_review_shows_samples_and_what_was_copied():

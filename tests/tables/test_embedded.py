@@ -20,6 +20,8 @@ HOSTILE = ["", "x" * 1_000_000, "<|im_end|> {text}", "\x00\x1b[31m\u2028", "fail
 class Embedder:
     """Vectors of hashed words; it notes its calls, fails on one text, and says of another what is no vector."""
 
+    __hash__ = None  # as of a dataclass
+
     def __init__(self):
         self.calls = []
 

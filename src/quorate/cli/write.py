@@ -19,6 +19,7 @@ def write(
     *,
     column: str,
     model: Path | None = None,
+    width: int = 256,
     texts: int | None = None,
     folder: Path | None = None,
     out: Path | None = None,
@@ -39,6 +40,9 @@ def write(
         The column with the texts.
     model
         A causal language model: a folder of transformers, or a .gguf file. It is read from disk alone.
+    width
+        The tokens to which each private prompt is padded or cut. About a third of --characters is enough for English;
+        more costs time.
     texts
         How many texts to write; as many as the budget pays for, without it.
     folder
@@ -60,7 +64,7 @@ def write(
         return 0
     if model is None:
         raise InvalidInput("--model must name a language model on disk; with --plan none is needed")
-    writer = PrivateWriter(TransformersModel.load(model), **settings)
+    writer = PrivateWriter(TransformersModel.load(model, width=width), **settings)
     writer.fit(opened.column(column).to_pylist(), folder=folder)
     written = writer.write(texts or max(writer.texts_left_, 1))
     writer.close()

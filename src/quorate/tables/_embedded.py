@@ -4,7 +4,7 @@ The vector of a text is a function of that text: the embedder gets one text a ca
 algebra on one thread. It is no part of a schema's file, which names it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -93,7 +93,8 @@ class Embedded:
             raise InvalidInput(
                 f"the embedder {self.embedder!r} is not known in this process; call register_embedder first"
             )
-        _check_vectors(model, self.width)
+        check = _check_vectors if isinstance(model, Hashable) else _check_vectors.__wrapped__
+        check(model, self.width)
         vectors = np.zeros((len(texts), self.width))
         with silence(), one_thread():
             for row, text in enumerate(texts):

@@ -111,7 +111,7 @@ class PrivateWriter:
     Each private text stands in one prompt of one batch, dealt once and for all. A batch writes a text together: for
     each token the differences of the log probabilities of its prompts to those of the public prompt are clipped and
     averaged, and the exponential mechanism draws exactly. Where the public model is sure of a token it draws alone, at
-    no privacy cost, and so it does after `private_tokens` of a text.
+    no privacy cost, and so it does for the share `free_share` of a text.
 
     Parameters
     ----------
@@ -124,7 +124,8 @@ class PrivateWriter:
     batch
         The number of private texts behind each text. The cost of a token falls with its square.
     free_share
-        The share of the tokens of a text that the public model draws alone, at least.
+        The share of tokens that the public model draws alone. All through a text at least so many of its tokens are
+        drawn so, up to one token.
     sure
         The probability from which the public model's likeliest token makes it draw alone.
     clip
@@ -364,6 +365,7 @@ class PrivateWriter:
             candidates = np.argsort(-likely, kind="stable")[: min(self.candidates, np.isfinite(likely).sum())]
             heights = _on_grid(np.maximum(likely[candidates] - likely[candidates[0]], -_LOWEST))
             is_free = left == 0 or math.exp(likely[candidates[0]]) >= self.sure  # proof: step 8
+            is_free |= self.plan_.private_tokens - left > len(tokens) * (1 - self.free_share)
             scores = self.plan_.batch * heights
             if is_free or private is None:
                 position = self.plan_.choice.choose_score(scores)
