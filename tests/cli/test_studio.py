@@ -461,6 +461,32 @@ class TestRun:
         studio.project.run.stop()
         assert studio.project.run.state in ("interrupted", "done")
 
+    @pytest.mark.long  # 10 s each
+    @pytest.mark.parametrize("goal", ["pairs", "votes"])
+    def test_every_goal_runs_to_its_page(self, table, studio, goal):
+        """Pairs of columns, and votes, which are what remains for delta = 0: their folder holds a budget."""
+        bounds = {
+            "low-1": "0",
+            "high-1": "120",
+            "low-2": "0",
+            "high-2": "9999",
+            "low-4": "2024-01-01",
+            "high-4": "2024-12-31",
+        }
+        kinds = ("number", "number", "category", "date", "category")
+        declared = bounds | {f"kind-{number}": kind for number, kind in enumerate(kinds, start=1)}
+        declared |= {"categories-3": "north\nsouth\neast", "categories-5": "no\nyes"}
+        post(table, "/columns", kinds="declared", checked="yes", **use(6), **declared)
+        votes = {"goal": "predictions", "label": "ill", "delta": "0", "queries": "30"}
+        assert post(table, "/goal", **(votes if goal == "votes" else {"goal": "tables"})).status_code == 303
+        assert post(table, "/run", stop="11").status_code == 303
+        assert wait(studio.project.run).state == "done", studio.project.run.text
+        shown = table.get("/run").text
+        assert ("The model holds its budget" in shown) == (goal == "votes")
+        assert table.get("/report").status_code == 200
+        made = {path.name for path in studio.project.run.out.iterdir()}
+        assert made >= {"schema.json", "script.py", "report.html", "model" if goal == "votes" else "published"}
+
     def test_a_run_that_is_refused_says_why(self, table, studio, tmp_path):
         post(table, "/columns", kinds="learned", **use(6))
         post(table, "/goal", goal="tables", by=["region"])

@@ -14,6 +14,7 @@ from test_studio import EVIL, write_clinic
 
 from quorate.cli import main
 
+_PICTURE = {"x": 90, "y": 0, "width": 1100, "height": 960}
 VIEWS = ((1280, "light"), (500, "dark"))
 
 
@@ -40,7 +41,7 @@ def stop(process):
 @pytest.fixture
 def page(browser, address):
     """A page that has come with the token, and remembers what it complained about and whom it asked."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    context = browser.new_context(viewport={"width": 1280, "height": 1000})
     context.set_default_timeout(60_000)
     page = context.new_page()
     page.complaints, page.asked = [], set()
@@ -93,6 +94,8 @@ def test_the_slider_shows_what_each_epsilon_buys_by_keyboard(page, tmp_path):
     assert page.get_attribute("#slider", "aria-valuetext") == "epsilon 1.5"
     after = page.inner_text(".stop:visible")
     assert after.startswith("At epsilon = 1.5")
+    if "QUORATE_PICTURES" in os.environ:  # that of docs/howto/studio.md is drawn anew: QUORATE_PICTURES=docs/pictures
+        page.screenshot(path=Path(os.environ["QUORATE_PICTURES"]) / "studio.png", clip=_PICTURE)
     losses = [float(re.search(r"linear\s+([\d.]+)%", text)[1]) for text in (before, after)]
     assert losses[1] < losses[0]
     page.focus("#stop-0")
