@@ -292,6 +292,15 @@ class TestPlan:
         assert "--schema quorate-studio/schema.json" in job.lines()[0]
         assert "--classes no,yes --schema" in job.lines()[0]  # the declared categories of the label
 
+    def test_what_is_not_used_is_not_declared(self, table, studio):
+        """What look read of a column that its owner did not tick stays in the form, and out of schema and classes."""
+        fields = {"use-1": "on", "kind-1": "number", "kinds": "declared", "checked": "yes"}
+        assert post(table, "/columns", **fields).status_code == 303
+        assert post(table, "/goal", goal="model", label="ill").status_code == 303
+        assert set(Schema.load("quorate-studio/schema.json").columns) == {"age"}
+        assert "--read-classes" in studio.project.stops[-1].job.lines()[0]
+        assert re.search(r'name="categories-3"[^>]*>east\nnorth\nsouth<', table.get("/columns").text)
+
     def test_a_public_table_says_what_columns_hold(self, table, studio, tmp_path):
         public = write_clinic(tmp_path.parent / f"{tmp_path.name}-survey.csv", rows=300)
         answer = table.put("/public", params={"name": "survey.csv"}, content=public.read_bytes())

@@ -134,9 +134,9 @@ class Project:
                     "what stands here was read from private records: check that it is public knowledge, and tick that"
                 )
             names = [column.name for column in self.columns()]
-            document = dict(self.document, columns=_read_kinds(names, used, form))
-            schema_fields(document)  # which refuses what is wrong in it
-            self.document = document
+            columns = _read_kinds(names, used, form)
+            schema_fields(self.document | {"columns": columns})  # which refuses what is wrong in it
+            self.document["columns"] |= columns  # Those that are not used stay in the form, and are not declared.
         self.kinds, self.used, self.stops = kinds, used, []
         self.version += 1
 
@@ -206,12 +206,14 @@ class Project:
 
     def _declared_classes(self, label: str) -> list[str]:
         """Return the categories that the owner declares of the label."""
-        kind = self.document["columns"].get(label, {}) if self.kinds == "declared" else {}
+        is_checked = self.kinds == "declared" and self.used[label]
+        kind = self.document["columns"].get(label, {}) if is_checked else {}
         return list(kind.get("categories", ()))
 
     def _write_schema(self, out: Path, roles: set[str | None]) -> Path:
-        """Write what the owner declares, without the columns that have another role."""
-        columns = {name: kind for name, kind in self.document["columns"].items() if name not in roles}
+        """Write what the owner declares of the columns in use that have no other role."""
+        kinds = self.document["columns"]
+        columns = {name: kinds[name] for name in kinds if self.used[name] and name not in roles}
         known = {*columns, *roles}
         unused = [name for name in self.records.column_names if name not in known]
         out.mkdir()
