@@ -678,6 +678,18 @@ def test_few_totals_have_laplace_noise_and_many_have_gaussian_noise():
     assert not GroupRelease("region", totals="age", columns=columns).fit(table).published_.layout.is_laplace
 
 
+def test_a_delta_of_zero_needs_declared_groups_and_bounds_alone():
+    table, groups = visits(5000), {"region": Category(["north", "south", "west"])}
+    many = {f"c{number}": Number(low=0, high=1) for number in range(8)}
+    wide = table | {name: np.ones(5000) for name in many}
+    release = GroupRelease("region", totals=list(many), columns=groups | many, delta=0).fit(wide)
+    assert release.published_.layout.is_laplace
+    assert release.delta_ == 0
+    for settings in ({}, {"columns": groups, "medians": "cost"}, {"columns": groups, "totals": "cost"}):
+        with pytest.raises(InvalidInput, match="delta must be above 0 unless"):
+            GroupRelease("region", delta=0, **settings).fit(table)
+
+
 def test_a_release_with_laplace_noise_is_kept_as_it_is(tmp_path):
     columns = {"cost": Number(low=0, high=1000)}
     release = GroupRelease("region", totals="cost", columns=columns).fit(visits(5000))

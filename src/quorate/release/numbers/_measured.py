@@ -241,11 +241,13 @@ def choose_noise(
     epsilon, delta
         The privacy loss allowed.
     """
+    if delta == 0 and not (columns.are_declared and index.is_declared):
+        raise InvalidInput("delta must be above 0 unless groups and bounds are declared and there are no quantiles")
     slack = 0.0 if index.is_declared else delta * SLACK_SHARE
     if columns.are_declared:
         pure = Budget(epsilon=epsilon, delta=delta if slack else 0.0, order=math.inf, slack=slack)
         laplace = LaplaceNoise(pure, slack=slack)
-        if prefers_laplace(layout, laplace, epsilon=epsilon, delta=delta, slack=slack):
+        if delta == 0 or prefers_laplace(layout, laplace, epsilon=epsilon, delta=delta, slack=slack):
             return ChosenNoise(columns, replace(layout, is_laplace=True), pure, laplace, None)
     budget = Budget(epsilon=epsilon, delta=delta, slack=slack)
     vectors = NoisyVectors(budget, entries=columns.most_entries(layout, index))  # proof: step 1

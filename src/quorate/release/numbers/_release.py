@@ -83,7 +83,7 @@ class GroupRelease(SavedModel, ShowsClaim, BaseEstimator):
         released too; numbers of records are not weighted.
     epsilon, delta
         The privacy loss allowed. All of it is spent by `fit`. If there are no quantiles and all bounds are declared,
-        noise is Laplace noise where that is less; with declared groups, delta is then 0.
+        noise is Laplace noise where that is less; with declared groups, delta is then 0, and may be given as 0.
     groups_per_person, records_per_person
         With `groups`, the largest numbers of groups and of records of a person that count; in each group at most
         records_per_person / groups_per_person. Noise grows with both. By default a person counts once.
@@ -166,7 +166,7 @@ class GroupRelease(SavedModel, ShowsClaim, BaseEstimator):
         """
         began = time.perf_counter()
         account = None if self.account is None else Account.of(self.account)
-        epsilon, delta = check_positive("epsilon", self.epsilon), check_delta(self.delta, zero=False)
+        epsilon, delta = check_positive("epsilon", self.epsilon), check_delta(self.delta)
         epsilon, delta = (epsilon, delta) if account is None else account.whole(epsilon, delta)
         kinds, reading = read_declarations(self.columns)
         statistics, keys = self._statistics(), self._key_columns(kinds)
