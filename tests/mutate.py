@@ -101,15 +101,14 @@ _RUNS = [*_PYTEST, "-m", "attack", "-k", "unit_moves and not adaptive and not se
 
 @cache
 def nearest_tests(path: Path) -> tuple[str, ...]:
-    """Return the test files nearest to a module: of its name, then of its room, then those with most of its names."""
+    """Return the test files nearest to a module: of its name and room, then those with most of its names."""
     names = {getattr(part, "name", "") for part in ast.parse(path.read_text()).body} - {""}
     room, stem = path.relative_to(SOURCES).parts[0], path.stem.strip("_")
     named = re.compile(rf"\b({'|'.join(sorted(names | {stem}))})\b")
     nearness = {}
     for test in (ROOT / "tests").rglob("test_*.py"):
-        is_near = test.parent.name == room
         if mentions := len(named.findall(test.read_text())):
-            nearness[str(test)] = (stem in test.stem and is_near, is_near, mentions)
+            nearness[str(test)] = (stem in test.stem and test.parent.name == room, mentions)
     return tuple(sorted(nearness, key=lambda test: (nearness[test], test), reverse=True))
 
 
