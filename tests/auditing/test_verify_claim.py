@@ -281,6 +281,12 @@ def test_a_folder_of_every_described_kind_is_verified_alone(name, folders, tmp_p
     assert seconds < 20
 
 
+def test_a_claim_says_how_many_labelings_thresholds_give_to_all_other_units(folders):
+    """The verifier takes this as given: on n points of a line there are n places for a threshold, each both ways."""
+    [scheme] = read_claim(folders["pure relabelling"])["part"]["mechanisms"]
+    assert scheme["growth"] == 2 * (scheme["units"] - 1)
+
+
 @pytest.mark.parametrize("name", OPEN)
 def test_a_model_that_a_search_chose_is_not_verified_as_one_trial(name, folders, tmp_path):
     code, output, _ = run_alone(folders[name], tmp_path / "empty")
