@@ -83,7 +83,8 @@ def make_app(
     The owner of a model may load it from a `source` while this runs. Requests leave `traces`, where there are some.
     """
     service = Service(models, settings, log=Log() if log is None else log, source=source, traces=traces)
-    routes = [Route(route.path, _Endpoint(service, route), methods=[route.method]) for route in ROUTES]
+    by_use = sorted(ROUTES, key=lambda route: route.endpoint != "infer")  # the first that matches is taken
+    routes = [Route(route.path, _Endpoint(service, route), methods=[route.method]) for route in by_use]
     app = _Application(routes=routes, lifespan=service.lifespan)
     app.router.redirect_slashes = False
     app.state.service = service

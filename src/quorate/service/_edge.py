@@ -135,8 +135,9 @@ class EdgeProtocol(HttpToolsProtocol):
         self._overhead += len(data) - self._body_bytes
         if self._overhead > self._limits.header_limit:
             self._refuse("headers_too_large")
-        elif self._timer is None:  # a further request of this connection
-            self._wait(self._limits.header_seconds)
+        elif self._timer is None:  # The rest of a request that has come whole is not waited for.
+            body_seconds = self._limits.body_seconds + _GRACE_SECONDS
+            self._wait(self._limits.header_seconds if self._in_headers else body_seconds)
 
     def on_message_begin(self) -> None:
         """Begin with the headers of a request; after a refusal, nothing more on the connection is answered."""
@@ -171,7 +172,7 @@ class EdgeProtocol(HttpToolsProtocol):
         if len(self.pipeline) >= _PIPELINE_LIMIT:
             self._refuse("overloaded")
             return
-        self._wait(self._limits.body_seconds + _GRACE_SECONDS)
+        self._stop_waiting()
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
