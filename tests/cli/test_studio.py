@@ -408,6 +408,7 @@ class TestBadInput:
         shown = html.unescape(client.get("/columns").text)
         assert "records with too few values: 1" in shown
         assert "column 'age': values that cannot be read as a number" in shown
+        assert "1,234 has the decimal mark “,”, and 05/06/2024 has the day first" in shown
 
     @pytest.mark.parametrize(
         ("name", "safe"),
