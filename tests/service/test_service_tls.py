@@ -5,6 +5,7 @@ import os
 import socket
 import ssl
 import time
+from types import SimpleNamespace
 
 import pytest
 import uvloop
@@ -20,6 +21,7 @@ from quorate.service._run import _Server, fit_connections, make_config
 from quorate.service._settings import ENVIRONMENT, Settings
 from quorate.service._tls import Certificate, TlsListener
 from quorate.service.sites import Keys
+from quorate.service.sites import server as site_module
 
 REQUEST = b"GET /v2/health/live HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n"
 WRITERS = []  # of connections that a test has opened
@@ -230,3 +232,44 @@ def test_a_stop_ends_handshakes_under_way(monkeypatch, pair):
     with sockets[0] as silent:
         assert silent.recv(1) == b""
     assert time.monotonic() - start < 20
+
+
+def test_a_site_of_a_federation_has_the_same_bounds(monkeypatch, tmp_path):
+    """Its handshakes and connections are bounded too, and only its coordinator gets through a handshake."""
+    north, centre = (Keys.make(tmp_path / name, name) for name in ("north", "centre"))
+    started = {}
+
+    def run(config, listening, announce, limits, tls):
+        started.update(config=config, limits=limits, tls=tls)
+        return 0
+
+    monkeypatch.setattr(site_module, "run_server", run)
+    site = SimpleNamespace(name="north", mode="counts")
+    assert site_module.serve_site(site, north, centre.card, port=0) == 0
+    monkeypatch.delenv(ENVIRONMENT, raising=False)  # its limits are its own, and not of a server's settings
+
+    async def main():
+        listening = socket.create_server(("127.0.0.1", 0), backlog=512)
+        config, limits, tls = started["config"], started["limits"], started["tls"]
+        assert limits.connection_limit == 64
+        config.lifespan = "off"
+        server = _Server(config, limits, tls=tls)
+        task = asyncio.create_task(server._serve([listening]))
+        while not server.started:
+            await asyncio.sleep(0.01)
+        port = listening.getsockname()[1]
+        silent = [await connect(port) for _ in range(100)]
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=centre.context(north.card, server=False))
+        WRITERS.append(writer)
+        writer.write(b"GET /nothing HTTP/1.1\r\nhost: north\r\nconnection: close\r\n\r\n")
+        told = await asyncio.wait_for(reader.read(), 60)
+        closed = [await asyncio.wait_for(reader.read(), 60) for reader, _ in silent[:80]]
+        while WRITERS:
+            WRITERS.pop().close()
+        server.should_exit = True
+        await task
+        return told, closed
+
+    told, closed = asyncio.run(main())
+    assert told.startswith(b"HTTP/1.1 404 ")
+    assert closed == [b""] * 80
