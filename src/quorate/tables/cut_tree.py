@@ -79,14 +79,18 @@ _LEAST_STAGES = 2  # also of a column that has no cell to divide: its counts wou
 _EVEN_CELLS = 8  # between the declared ends of a column, beside the powers of two among them
 _CLEAR = 2.0  # deviations of the noise that a cell must hold to be divided
 _CLEAR_END = 2.5  # deviations of the noise, by which the numbers beyond an end stand out
+_CLEAR_FIRST = 4.0  # the same of the first cells, where no ends are declared: a false one may be far from all numbers
 _GROWTH = 1.25  # from one such cut to the next: with less the tail is not heavy
 _LAST_NARROW = 1.05  # times the last cut: a cell that ends further off tells nothing of where the numbers end
 _TAIL_CUTS = 4  # beyond the last share of `_QUANTILES`, each at half of what the one before leaves
 _CLEAR_TAIL = 6.0  # deviations of the noise that are left beyond such a cut
 _OWN_CELL_SHARE = 0.08  # of the numbers: a cell with more keeps both of its ends as cuts
 _NARROW = 1 / 32  # The relative width of a cell whose units seem to share one number.
-_QUANTILES = (0.02, *(tenth / 10 for tenth in range(1, 10)), 0.98)  # at which numbers are cut
-_FARTHEST_QUANTILES = (0.004, 0.996)  # one more cut on either side, between declared ends
+_FIRST_SHARE, _LAST_SHARE = 0.02, 0.98  # of the numbers, at which they are cut
+USUAL_PARTS = 10  # of equal size into which numbers are cut at least
+_CLEAR_PART = 8.0  # deviations of the noise that each of more parts holds
+_FARTHEST_SHARE = 0.004  # one more cut on either side, between declared ends
+_CLEAR_FARTHEST = 2.0  # deviations of the noise that lie beyond such a cut
 _BELOW = 1 / 4  # of the width of a narrow cell, by which its lower end is moved to a number of fewer decimals
 _TOLERANCE = 0.01  # of rank, by which a cut is moved to a number of fewer decimals
 _ROUNDED_UP = 1 + 1e-9  # so that a share at the end of a cell is not taken for the last of that cell by rounding
@@ -132,6 +136,7 @@ def most_cells() -> int:
 class CutTree:
     """The cells of one column: public and noisy values alone.
 
+    Numbers are cut near the deciles, or into as many as `most_parts` parts of equal size that stand out of the noise.
     With `most_cells`, cuts leave at most so many cells between both ends of the numbers, for a release of marginals.
     With declared `ends`, the first cells are between these.
 
@@ -150,9 +155,11 @@ class CutTree:
         is_whole: bool = False,
         is_date: bool = False,
         most_cells: int | None = None,
+        most_parts: int = USUAL_PARTS,
         ends: tuple[float, float] | None = None,
     ) -> None:
         self._units, self._is_whole, self.is_date, self._most_cells = units, is_whole, is_date, most_cells
+        self._most_parts = most_parts
         first = _first_ends(is_whole=is_whole, is_date=is_date)
         self._has_ends = ends is not None
         first = first if ends is None else _first_ends_between(*ends, first, is_whole=is_whole)
@@ -222,10 +229,11 @@ class CutTree:
     def marginal(self, cuts: Sequence[float] = ()) -> NumberMarginal:
         """Return the units between these cuts.
 
-        Without any, cuts are near the deciles, and frequent values have cells of their own.
+        Without any, cuts are near quantiles, and frequent values have cells of their own.
         """
         scale = self._precision**-0.5
-        line = _Line(self._numbers, noise=scale, is_whole=self._is_whole, is_date=self.is_date)
+        cells = _without_noisy_ends(self._numbers, scale, clear=_CLEAR_END if self._has_ends else _CLEAR_FIRST)
+        line = _Line(cells, is_whole=self._is_whole, is_date=self.is_date)
         if not line.cells or line.total <= _CLEAR_END * scale:
             return NumberMarginal((), (), (), self._missing.units, scale)
         cuts = cuts or self._cuts(line, scale)
@@ -234,7 +242,17 @@ class CutTree:
         means = tuple(line.mean_between(low, high) for low, high in pairwise(cuts))
         return NumberMarginal(tuple(cuts), tuple(counts.tolist()), means, self._missing.units, scale)
 
+    def _parts(self, line: "_Line", scale: float) -> int:
+        """Return into how many parts numbers are cut: more than the usual ones stand out of the noise."""
+        return max(min(self._most_parts, int(line.total / (_CLEAR_PART * scale))), USUAL_PARTS)
+
     def _cuts(self, line: "_Line", scale: float) -> list[float]:
+        is_free = self._is_whole and self._most_cells is None
+        every = line.whole_numbers(self._parts(line, scale)) if is_free else []
+        return every or self._spread_cuts(line, scale)
+
+    def _spread_cuts(self, line: "_Line", scale: float) -> list[float]:
+        """Return cuts between parts and around frequent values."""
         cuts = self._even_cuts(line, scale)
         for cell in line.cells:
             if cell.units >= _OWN_CELL_SHARE * line.total:
@@ -255,10 +273,13 @@ class CutTree:
             del cuts[int(np.argmin(pairs)) + 1]
 
     def _even_cuts(self, line: "_Line", scale: float) -> set[float]:
-        """Return cuts near the deciles; with `most_cells`, near so many shares, and ever further out in the tail."""
+        """Return cuts between parts; with `most_cells`, near so many shares, and ever further out in the tail."""
+        first, last = _FIRST_SHARE, _LAST_SHARE
         if self._most_cells is None:
-            return {line.cut_near(share) for share in (*_QUANTILES, *(_FARTHEST_QUANTILES if self._has_ends else ()))}
-        first, last = _QUANTILES[0], _QUANTILES[-1]
+            parts = self._parts(line, scale)
+            beyond = max(_FARTHEST_SHARE, _CLEAR_FARTHEST * scale / line.total)
+            farthest = (beyond, 1 - beyond) if self._has_ends and 2 * beyond <= first else ()
+            return {line.cut_near(share) for share in (first, *(k / parts for k in range(1, parts)), last, *farthest)}
         tail = self._tail_shares(line, scale)
         inner = max(self._most_cells - len(tail), 2)
         shares = [first, *(index / inner for index in range(1, inner)), last, *tail]
@@ -267,8 +288,8 @@ class CutTree:
         return cuts | {cell.high} if self.is_date or is_end else cuts
 
     def _tail_shares(self, line: "_Line", scale: float) -> list[float]:
-        """Return shares beyond the last of `_QUANTILES`, while the noise allows and numbers grow by much."""
-        shares, last = list[float](), _QUANTILES[-1]
+        """Return shares beyond `_LAST_SHARE`, while the noise allows and numbers grow by much."""
+        shares, last = list[float](), _LAST_SHARE
         while len(shares) < _TAIL_CUTS and not self.is_date:
             share, cut = (1.0 + last) / 2.0, line.cut_near(last)
             if (1.0 - share) * line.total < _CLEAR_TAIL * scale or not 0.0 < _GROWTH * cut < line.cut_near(share):
@@ -307,8 +328,8 @@ def _count_lines(growing: Sequence[tuple[int, CutTree]], lines: Lines) -> Intege
 class _Line:
     """The cells of a column in their order, and the shares of units below a value."""
 
-    def __init__(self, first: Sequence[_Cell], *, noise: float, is_whole: bool, is_date: bool) -> None:
-        self.cells, self._is_whole, self._is_date = _without_noisy_ends(first, noise), is_whole, is_date
+    def __init__(self, cells: Sequence[_Cell], *, is_whole: bool, is_date: bool) -> None:
+        self.cells, self._is_whole, self._is_date = cells, is_whole, is_date
         self._below = np.cumsum([0.0, *(cell.units for cell in self.cells)])
         self.total = float(self._below[-1])
 
@@ -325,6 +346,11 @@ class _Line:
         """Return the cell in which this share of the numbers is reached; the next one if a cell ends just there."""
         index = int(np.searchsorted(self._below, share * self.total * _ROUNDED_UP, side="right")) - 1
         return self.cells[min(max(index, 0), len(self.cells) - 1)]
+
+    def whole_numbers(self, most: int) -> list[float]:
+        """Return all whole numbers from the first cell to the last one, or none if they are one alone or too many."""
+        first, last = np.ceil(self.cells[0].low), _last_below(self.cells[-1].high, is_whole=True)
+        return np.arange(first, last + 1).tolist() if 0 < last - first < most else []
 
     def _quantile(self, share: float) -> float:
         cell = self.cell_at(share)
@@ -406,13 +432,15 @@ class _Line:
         return (key - first) / max(last - first, 1)
 
 
-def _without_noisy_ends(first: Sequence[_Cell], noise: float) -> list[_Cell]:
+def _without_noisy_ends(first: Sequence[_Cell], noise: float, *, clear: float) -> list[_Cell]:
     """Return the leaves of the first cells without those at either end that noise may have filled.
+
+    `clear` is how many deviations of the noise the units beyond an end of the first cells must exceed.
 
     Unbiased estimates of the first cells are added up from an end on: units, which are not below 0, would add up where
     there is nothing but noise.
     """
-    rising = _CLEAR_END * noise * np.sqrt(np.arange(1, len(first) + 1))
+    rising = clear * noise * np.sqrt(np.arange(1, len(first) + 1))
     cells = [leaf for cell in _trim(first, [cell.estimate for cell in first], rising) for leaf in cell.leaves()]
     return _trim(cells, [cell.units for cell in cells], np.full(len(cells), _CLEAR_END * noise))
 

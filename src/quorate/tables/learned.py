@@ -26,7 +26,7 @@ from quorate.core.privacy import Budget
 from quorate.core.privacy.claims import Claim, replaced
 from quorate.tables.columns import Category, Date, Kind, Number, Text
 from quorate.tables.containers import open_columns, shown_names
-from quorate.tables.cut_tree import STAGES, CutTree, NumberMarginal, grow_trees, most_cells
+from quorate.tables.cut_tree import STAGES, USUAL_PARTS, CutTree, NumberMarginal, grow_trees, most_cells
 from quorate.tables.dates import DateUnit, read_moments
 from quorate.tables.persons import person_names
 from quorate.tables.reading import DEFAULT_READING, Reading
@@ -284,11 +284,12 @@ def learn_columns(
     sentences: Sequence[str] = (),
     reading: Reading = DEFAULT_READING,
     most_cells: int | None = None,
+    most_parts: int = USUAL_PARTS,
 ) -> LearnedColumns:
     """Learn private columns, which have one row for each unit, for a share of what these vectors have left.
 
     `slack` of their budget pays for texts of a single unit; `sentences` are columns that are declared as such; numbers
-    have at most `most_cells` cells between their ends.
+    have at most `most_cells` cells between their ends, or else at most `most_parts` parts of equal size.
     """
     undeclared = {name: columns[name] for name in columns if name not in sentences}
     kinds: dict[str, Kind] = dict.fromkeys(set(columns) - set(undeclared), Text())
@@ -303,7 +304,13 @@ def learn_columns(
     texts_part = (1 - kinds_part) * plan.texts_share(len(texts), len(numbers), 1 - kinds_part)
     learned = _learn_texts({name: columns[name] for name in texts}, purse, texts_part, plan, reading)
     trees = {
-        name: CutTree(units, is_whole=winners[name] == "whole", is_date=winners[name] == "date", most_cells=most_cells)
+        name: CutTree(
+            units,
+            is_whole=winners[name] == "whole",
+            is_date=winners[name] == "date",
+            most_cells=most_cells,
+            most_parts=most_parts,
+        )
         for name in numbers
     }
     learned |= _learn_numbers(columns, trees, purse, 1 - kinds_part - texts_part, reading)

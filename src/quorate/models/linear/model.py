@@ -29,7 +29,7 @@ from quorate.tables import Category, ColumnMarginal, LearnedFacts, Schema
 from quorate.tables.columns import Kind
 from quorate.tables.containers import OpenTable, column_names, is_frame, open_matrix, open_table_or_matrix
 from quorate.tables.features import AdditiveColumns, HashedColumns
-from quorate.tables.features.additive import column_of, most_cells_for, names_of
+from quorate.tables.features.additive import column_of, fineness_for, names_of
 from quorate.tables.features.blocks import Block, Ramps
 from quorate.tables.features.combined import Interaction
 from quorate.tables.features.learned_cuts import choose_cut_share, entries_of_cuts, learn_cuts
@@ -344,7 +344,7 @@ class LinearModel(FitsTables, SavedModel, CountedCopies, ShowsClaim, BaseEstimat
             slack=slack,
             share=self.schema_share_,
             reading=reading,
-            most_cells=most_cells_for(len(names), number * outputs),
+            **fineness_for(len(names), number * outputs),
         )
         self.schema_ = self._learned_schema(learned, number, declared)
         return noisy, _named_as(AdditiveColumns.from_schema(self.schema_), every)
@@ -362,8 +362,8 @@ class LinearModel(FitsTables, SavedModel, CountedCopies, ShowsClaim, BaseEstimat
         """Learn where private values of declared columns are, for a part of the budget that public numbers choose."""
         if not (share := choose_cut_share(noisy, list(uncut.values()), units)):
             return columns
-        most_cells = most_cells_for(len(uncut), units * outputs)
-        learned = learn_cuts(uncut, values, noisy, units=units, share=share, most_cells=most_cells)  # proof: step 6
+        fineness = fineness_for(len(uncut), units * outputs)
+        learned = learn_cuts(uncut, values, noisy, units=units, share=share, **fineness)  # proof: step 6
         return columns.with_learned(learned)
 
     def _described(self, problem: dict[str, Any]) -> Problem:

@@ -49,7 +49,11 @@ from quorate.tables.schema import Schema
 OfSentences = Words | Vectors  # what a column of sentences becomes
 
 _CUTS = 8
+_MOST_CUTS = 24  # where numbers are few: each hour of a day has its own
 _MOST_COLUMNS = 600  # of numbers: what public rows tell of more takes minutes
+_ROWS_OF_CUT = 40  # public rows between two of more than `_CUTS` cuts
+_FINE_COLUMNS = 300  # of numbers, up to which there are more than `_CUTS` cuts
+_STRAIGHT = 3  # columns of a number beside those between its cuts: a line, and one beyond either end
 _WORK = 5e10  # units times squared columns: about ten seconds on two cores
 
 
@@ -60,7 +64,7 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
     ----------
     cuts
         The number of parts into which the values of a numeric column are cut, each with about equally many public rows.
-        The default is 8, or fewer if so many numeric columns and rows would take too long to fit.
+        The default is 24 for few numeric columns, 8 for many, and fewer if the fit would take too long.
     rare
         A category with fewer public rows than this is merged into the others.
     declared
@@ -172,7 +176,7 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
         X = None if X is None else self._table(X, reset=True)
         names = list(declared) if X is None else names_of(X)
         numbers = self._count_numbers(X, names, declared)
-        cuts = check_count("cuts", cuts_for(numbers, units * outputs) if self.cuts is None else self.cuts)
+        cuts, even = self._numbers_of_cuts(numbers, units * outputs, 0 if X is None else X.shape[0])
         number = number_for(units, epsilon, 0 if X is None else len(X))
 
         def block(name: Any) -> Any:
@@ -182,7 +186,7 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
             if isinstance(declared.get(name), Embedded):
                 return Vectors.of(str(name), declared[name], column)
             if name in declared:
-                return declared_block(str(name), declared[name], cuts=cuts)
+                return declared_block(str(name), declared[name], cuts=even)
             return self._from_public(str(name), column, numeric=_is_numeric(X, name), cuts=cuts, rare=rare)
 
         self.blocks_ = [block(name) for name in names]
@@ -195,6 +199,13 @@ class AdditiveColumns(TransformerMixin, BaseEstimator):
         self.joined_ = _join_blocks(self.blocks_, names, X)
         self._know(names)
         return self
+
+    def _numbers_of_cuts(self, numbers: int, units: int, public_rows: int) -> tuple[int, int]:
+        """Return how many parts public rows cut a number into, and how many there are between declared ends."""
+        if self.cuts is not None:
+            return check_count("cuts", self.cuts), self.cuts
+        cuts = cuts_for(numbers, units)
+        return min(cuts, max(_CUTS, public_rows // _ROWS_OF_CUT)), min(cuts, _CUTS)
 
     @staticmethod
     def _count_numbers(X: Any, names: list[Any], declared: Mapping[Any, Any]) -> int:
@@ -412,14 +423,18 @@ def _make_unique(names: list[str]) -> list[str]:
 
 def cuts_for(numbers: int, units: int) -> int:
     """Return the number of parts of each numeric column; the work on a unit is quadratic in the total."""
-    share = min(_MOST_COLUMNS, math.sqrt(_WORK / max(units, 1))) / max(numbers, 1)
-    return min(_CUTS, int(share) - 3) if share >= 7 else min(3, max(1, int(share)))  # 3 more, from 4 cuts on
+    most = math.sqrt(_WORK / max(units, 1))
+    share = min(_MOST_COLUMNS, most) / max(numbers, 1)
+    if share < 2 * _STRAIGHT + 1:
+        return min(_STRAIGHT, max(1, int(share)))
+    fine = int(min(_FINE_COLUMNS, most) / max(numbers, 1)) - _STRAIGHT
+    return max(min(_CUTS, int(share) - _STRAIGHT), min(_MOST_CUTS, fine))
 
 
-def most_cells_for(numbers: int, units: int) -> int | None:
-    """Return into how many cells learned cuts divide a column at most; None where there is room for as many as help."""
+def fineness_for(numbers: int, units: int) -> dict[str, int]:
+    """Return how finely learned cuts divide a column: into how many cells, or parts where there is room for many."""
     cuts = cuts_for(numbers, units)
-    return None if cuts >= _CUTS else cuts
+    return {"most_parts": cuts} if cuts >= _CUTS else {"most_cells": cuts}
 
 
 def _declared_cut(declared: Any) -> bool:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from quorate.core.arrays import Floats, Integers
 from quorate.core.mechanisms import NoisyVectors
-from quorate.tables.cut_tree import STAGES, CutTree, Lines, NumberMarginal, grow_trees
+from quorate.tables.cut_tree import STAGES, USUAL_PARTS, CutTree, Lines, NumberMarginal, grow_trees
 from quorate.tables.cut_tree import most_cells as most_counts
 from quorate.tables.features.blocks import Block, Categories, Ramps, shares_of_blocks
 from quorate.tables.learned import ColumnMarginal, Purse
@@ -55,11 +55,13 @@ def learn_cuts(
     units: int,
     share: float,
     most_cells: int | None = None,
+    most_parts: int = USUAL_PARTS,
 ) -> Learned:
     """Return each block with cuts among its values where its ends alone were declared, and its mean shares.
 
     `values` has what each block reads of one row a unit, or adds up what a function returns for these values of blocks
-    of units: whole numbers. Cuts leave at most `most_cells` cells between their ends.
+    of units: whole numbers. Cuts leave at most `most_cells` cells between their ends, or else at
+    most `most_parts` parts of equal size.
     """
     count = values if callable(values) else partial(_count_all, values)
     purse = Purse(vectors, share)
@@ -81,6 +83,7 @@ def learn_cuts(
             is_whole=whole[name] and not block.date,
             is_date=block.date,
             most_cells=most_cells,
+            most_parts=most_parts,
             ends=(block.cuts[0], block.cuts[-1]),
         )
         for name, block in numbers.items()
