@@ -26,7 +26,14 @@ from quorate.models.linear import _engine as engine
 from quorate.models.linear._calibration import calibration, class_calibration, newton_calibration
 from quorate.models.linear._factors import _shrink_correlations, draw_rows, moment_fraction
 from quorate.models.linear._families import USUAL_MISS, Bernoulli, Gaussian, Poisson, Softmax
-from quorate.models.linear._geometry import Belief, Measurement, choose_measurement, directions_for, update
+from quorate.models.linear._geometry import (
+    Belief,
+    Measurement,
+    choose_measurement,
+    directions_for,
+    relative_variances,
+    update,
+)
 from quorate.models.linear._sample import Shares, shift
 from quorate.models.linear._softmax import choose_class_measurement, update_classes
 from quorate.models.linear._sums import (
@@ -264,7 +271,30 @@ def test_a_first_step_expects_no_more_of_many_columns_than_targets_vary():
     means = SimpleNamespace(family=Gaussian(0.1), spread_doubt=0.0)
     problem = SimpleNamespace(variance=0.25, together=np.zeros(300, dtype=int))
     run = engine._Run(problem, None, None, means=means, points=points, error=0.3, relearn=True)
-    assert run._usual()[1:] @ points.var(axis=0) == pytest.approx(30 * 0.1**2)
+    assert run._usual()[1:] @ points.var(axis=0) == pytest.approx(3 * 0.1**2)
+
+
+def test_a_curve_expects_as_much_however_many_cuts_it_has():
+    """With the same variance for each ramp, more cuts left the straight line next to nothing of a first step."""
+    values = np.random.default_rng(0).uniform(size=(2000, 1))
+    for cuts in (4, 24):
+        columns = AdditiveColumns(cuts=cuts).fit(values)
+        features, together = columns.transform(values), columns.families()
+        expected = relative_variances(features, together) * features.var(axis=0)
+        assert expected[together == 0].sum() == pytest.approx(1.0)
+        assert expected[together == 1].sum() == pytest.approx(1.0)
+    rare = relative_variances(np.eye(1000)[:, :1], np.array([0]))
+    assert rare == pytest.approx(100.0)  # a rare value is not stretched to the others' size
+
+
+def test_directions_of_least_squares_do_not_depend_on_the_unit_of_targets():
+    sample = np.hstack([np.ones((500, 1)), np.random.default_rng(0).normal(size=(500, 20)) * np.linspace(1, 0.1, 20)])
+    numbers = []
+    for unit in (1.0, 0.01):
+        belief = Belief.before(np.zeros(21), np.full(21, unit**2))
+        plan = choose_measurement(belief, sample, Gaussian(unit), units=2000, scale=40.0, error=0.3)
+        numbers.append(plan.directions.shape[1])
+    assert numbers[0] == numbers[1]
 
 
 def test_constant_columns_do_not_hide_how_the_others_go_together():

@@ -8,7 +8,7 @@ from quorate.auditing.replay import entropy_tape
 from quorate.core.mechanisms import NoisyVectors
 from quorate.core.privacy import Budget
 from quorate.models.linear import PrivateLinearRegression
-from quorate.models.linear._pairs import Cells, FoundPairs, plan_pairs
+from quorate.models.linear._pairs import Cells, FoundPairs, _refine, plan_pairs
 from quorate.models.linear._sums import PrivateSums
 from quorate.models.linear.exact import exact_features, exact_weights
 from quorate.tables.containers import open_table_or_matrix
@@ -68,6 +68,24 @@ def test_a_regression_finds_the_pair_that_interacts_and_no_other(effects):
     pairs = {part.places for part in model.columns_.together_}
     assert ((1, 2) in pairs) == bool(effects)
     assert model.score(X[8000:], y[8000:]) > 0.6
+
+
+def test_all_pairs_are_tried_where_noise_would_leave_out_the_last_few():
+    """Columns without effects of their own are ranked last, and may interact: one pair of ten was never tried."""
+    noisy = NoisyVectors(Budget(epsilon=1.0, delta=1e-5, slack=0.0), entries=1000)
+    private = PrivateSums(lambda rows: np.zeros((len(rows), 1)), np.zeros((8000, 1)), np.arange(8000), 8000)
+    plans = [plan_pairs(columns, private, noisy) for columns in (5, 7, 12)]
+    assert [plan.number for plan in plans] == [10, 21, 15]
+    assert plans[0].fraction < plans[1].fraction == 0.12
+
+
+def test_a_pair_with_a_column_of_few_values_keeps_all_cuts_of_the_other():
+    points = np.asarray(PAIR_COLUMNS.transform(PAIR_TABLE))
+    coarse, finest = pair_sides(points), pair_sides(points, 24)
+    few = pair_sides(points, 1)[2]
+    assert few.lift.shape[1] < coarse[0].lift.shape[1] < finest[0].lift.shape[1]
+    assert _refine((coarse[0], few), finest) == (finest[0], few)
+    assert _refine((coarse[0], coarse[2]), finest) == (coarse[0], coarse[2])
 
 
 def test_small_tables_are_not_searched_for_pairs():

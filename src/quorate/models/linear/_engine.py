@@ -21,7 +21,14 @@ from quorate.models.linear._calibration import (
 )
 from quorate.models.linear._factors import draw_rows, moment_entries, moment_fraction
 from quorate.models.linear._families import MEAN_DISTANCE, USUAL_MISS, Bernoulli, Family, Gaussian, Poisson, Softmax
-from quorate.models.linear._geometry import Belief, Measurement, choose_measurement, evidence, update
+from quorate.models.linear._geometry import (
+    Belief,
+    Measurement,
+    choose_measurement,
+    evidence,
+    relative_variances,
+    update,
+)
 from quorate.models.linear._pairs import PAIR_ENTRIES, CellMeasurement, PairPlan, find_pairs, plan_pairs
 from quorate.models.linear._sample import Around, Shares, shift
 from quorate.models.linear._softmax import ClassRun
@@ -341,7 +348,8 @@ class _Run:
         self.together = problem.together
         self.interactions: tuple[Interaction, ...] = ()
         # Of many columns each one's part is small: a wider prior would spend the first step on far too many directions.
-        spread = float(self.sample[:, 1:].var(axis=0).sum())
+        self.relative = relative_variances(self.sample[:, 1:], self.together)
+        spread = float(self.sample[:, 1:].var(axis=0) @ self.relative)
         self.variance = min(problem.variance, family.signal / max(spread, _TINY))
         self.is_made = error != _PUBLIC_ERROR
         self.known: Floats | None = None  # the standard deviation of each weight of the offset
@@ -417,7 +425,8 @@ class _Run:
         measurement = found.measurement(at, self.sample, self.family, self.private.units)
         output.seen = [(measured, plan.widen(width)) for measured, plan in output.seen]
         output.seen.append((found.measured, measurement))
-        output.variances = np.append(output.variances, np.full(width, self.variance))
+        self.relative = relative_variances(self.sample[:, 1:], self.together)
+        output.variances = np.append(output.variances, self.variance * self.relative[-width:])
         output.prior = np.append(output.prior, np.zeros(width))
         self._learn_variances(output)
         output.start = None
@@ -517,14 +526,15 @@ class _Run:
         for _ in range(_ROUNDS_OF_EVIDENCE if len(output.seen) == 1 else _MORE_ROUNDS):
             learned = self._update(Belief.before(output.prior, output.variances), output.seen)
             off = np.where(is_known, 0.0, learned.weights - output.prior)
-            variances = evidence(Belief(off, learned.root), output.variances, self.together, self.variance)
+            variances = evidence(
+                Belief(off, learned.root), output.variances, self.together, self.variance, self.relative
+            )
             output.variances = np.where(is_known, self._usual(), variances)
         output.belief = self._update(Belief.before(output.prior, output.variances), output.seen)
 
     def _usual(self) -> Floats:
         """Return the variance of each weight before anything is measured."""
-        variances = np.full(self.sample.shape[1], self.variance)
-        variances[0] = _INTERCEPT * self.problem.variance
+        variances = np.append(_INTERCEPT * self.problem.variance, self.variance * self.relative)
         if self.known is not None:
             is_known = self._is_known(len(variances))
             variances[is_known] = self.known[is_known[: len(self.known)]] ** 2

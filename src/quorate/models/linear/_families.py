@@ -15,7 +15,7 @@ from quorate.core.arrays import Floats
 _MOST_DEVIATIONS = 4.0  # of a residual that count in how far targets are from their means
 MEAN_DISTANCE = float(np.sqrt(2 / np.pi))  # of a standard normal number from 0
 USUAL_MISS = MEAN_DISTANCE / _MOST_DEVIATIONS  # of normal residuals with the right spread, on average
-_LARGEST_SIGNAL = 30.0  # of least squares, in variances of the targets
+_LARGEST_SIGNAL = 3.0  # of least squares, in variances of the targets
 _COUNTS_SKEW = 1.3  # of sizes of residuals: clipped at those of a normal law, large means came out a fifth too low
 _FARTHEST = 30.0  # a linear predictor beyond this is taken as this: exp stays finite
 

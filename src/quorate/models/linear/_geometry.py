@@ -20,7 +20,9 @@ from quorate.models.linear.exact import exact_weights, lengths
 
 _LONGEST = 1.3  # a guess of the clipping threshold in units of the root mean square, to choose directions with
 _WRONG_MEANS = 0.02  # the squared error of a made column's mean, in variances, for all of the error of its geometry
+_LEAST_SPREAD = 0.01  # the variance of columns below which they are taken for rare, and not stretched further
 _ROUNDS, _ENOUGH = 20, 1e-4  # of Gauss-Newton
+_NEW_SLOPE = 0.05  # by how much slopes may differ, relatively, from those that a step is taken by
 
 
 @dataclass(frozen=True)
@@ -141,7 +143,9 @@ def choose_measurement(
     """
     eta = sample @ belief.weights
     curvature = (sample * family.slope(eta)[:, None]).T @ sample / len(sample)
-    directions = directions_for(belief, curvature, (units / (scale * _LONGEST)) ** 2)
+    # Residuals of this variance, for a slope of 1, are clipped and hidden by noise in proportion to their size.
+    dispersion = float(family.square(eta, np.full_like(eta, np.inf)).mean() / family.slope(eta).mean())
+    directions = directions_for(belief, curvature, (units / (scale * _LONGEST)) ** 2 / dispersion)
     along = sample @ directions
     length = np.maximum(np.sqrt(np.einsum("ij,ij->i", along, along)), 1e-300)
     typical = length * family.typical(eta, np.random.default_rng(0).random(len(eta)))  # proof: step 4: nothing private
@@ -177,22 +181,27 @@ def _taken_off(along: Floats, value: Floats, error: float) -> Floats:
 def update(belief: Belief, measured: Floats, measurement: "Seen", sample: Floats, family: Family) -> Belief:
     """Return the belief after a measurement: the most probable weights, by Gauss-Newton with halved steps."""
     along, t = measurement.along(sample)
-    turned, start, at = sample @ belief.root, sample @ belief.weights, sample @ measurement.at
+    start, at = sample @ belief.weights, sample @ measurement.at
+    place = np.zeros(sample.shape[1])  # weights = belief.weights + root @ place
+    _, slope = family.clipped(start, at, t)
+    expected = (along * slope[:, None]).T @ sample @ belief.root / len(sample)
     # A wrong geometry is wrong by a part of what is believed now, not of what was when the measurement was chosen.
-    expected = (along * family.clipped(start, at, t)[1][:, None]).T @ turned / len(sample)
     half = cholesky(measurement.noise + measurement.error**2 * expected @ expected.T, lower=True)
-    whitened = solve_triangular(half, along.T, lower=True) / len(sample)
     target = solve_triangular(half, measured, lower=True)
-    place = np.zeros(turned.shape[1])  # weights = belief.weights + root @ place
+
+    def whiten(vectors: Floats) -> Floats:
+        return np.asarray(solve_triangular(half, vectors, lower=True))
 
     def look(place: Floats) -> tuple[float, Floats, Floats]:
-        value, slope = family.clipped(start + turned @ place, at, t)
-        miss = target - whitened @ value
+        value, slope = family.clipped(start + sample @ (belief.root @ place), at, t)
+        miss = target - whiten(along.T @ value / len(sample))
         return float(miss @ miss + place @ place) / 2, miss, slope
 
+    seen, used = whiten(expected), slope
     badness, miss, slope = look(place)
     for _ in range(_ROUNDS):
-        seen = (whitened * slope) @ turned
+        if np.abs(slope - used).mean() > _NEW_SLOPE * used.mean():
+            seen, used = whiten((along * slope[:, None]).T @ sample @ belief.root / len(sample)), slope
         step = np.linalg.solve(seen.T @ seen + np.eye(len(place)), seen.T @ miss - place)
         size = 1.0
         moved = look(place + step)
@@ -205,22 +214,36 @@ def update(belief: Belief, measured: Floats, measurement: "Seen", sample: Floats
         place = place + size * step
         if gained < _ENOUGH:
             break
-    seen = (whitened * slope) @ turned
+    if used is not slope:
+        seen = whiten((along * slope[:, None]).T @ sample @ belief.root / len(sample))
     inverse = solve_triangular(cholesky(seen.T @ seen + np.eye(len(place)), lower=True), belief.root.T, lower=True)
     return Belief(belief.weights + belief.root @ place, np.asarray(inverse.T))
 
 
-def evidence(belief: Belief, variances: Floats, together: NDArray[np.int64], usual: float) -> Floats:
+def relative_variances(sample: Floats, together: NDArray[np.int64]) -> Floats:
+    """Return how large the variances of weights are, relative to each other, before anything is measured.
+
+    Every straight line, and the curve or the levels of every column, may move linear predictors as much, however many
+    cuts or categories there are. Those are shrunk together; straight lines have 0 there.
+    """
+    spread = sample.var(axis=0)
+    every = np.where(together == 0, spread, np.bincount(together, weights=spread)[together])
+    return np.asarray(1 / np.maximum(every, _LEAST_SPREAD))
+
+
+def evidence(
+    belief: Belief, variances: Floats, together: NDArray[np.int64], usual: float, relative: Floats | float = 1.0
+) -> Floats:
     """Return variances for the weights that are shrunk together that make what was measured more probable.
 
     Empirical Bayes by MacKay's fixed point: squares divided by the number of weights that were really measured. Every
     number of `together` but 0 is pulled a little towards what they have in common, and that towards the `usual` one.
-    The intercept keeps its own.
+    Variances are those of weights that are shrunk together in proportion to `relative`. The intercept keeps its own.
     """
     size = int(together.max()) + 1
     measured = np.clip(1 - belief.variances[1:] / variances[1:], 0.0, 1.0)
-    squares = np.bincount(together, weights=belief.weights[1:] ** 2, minlength=size)
+    squares = np.bincount(together, weights=belief.weights[1:] ** 2 / relative, minlength=size)
     number = np.bincount(together, weights=measured, minlength=size)
     common = (squares[1:].sum() + usual) / (number[1:].sum() + 1)
     level = (squares + np.where(np.arange(size) == 0, usual, common)) / (number + 1)
-    return np.concatenate([variances[:1], level[together]])
+    return np.concatenate([variances[:1], level[together] * relative])

@@ -5,7 +5,7 @@ one vector. Pairs are kept whose sums are more probable with an effect than with
 what part of the budget, depends on public numbers; where noise would hide all but the largest effects, none is.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 
@@ -23,11 +23,13 @@ from quorate.tables.features.combined import Interaction, Side, multiply
 
 _MOST_FRACTION = 0.12  # of the budget of the steps
 _LEAST_GAIN = 0.015  # of the variance of residuals: a pair that explains as much is to be found
+_MORE = 2.0  # times as many pairs are tried where these are all
 _USUAL_CELLS, _USUAL_LENGTH = 16, 0.6  # of a pair: its cells, and the length of its vector
 _SIGNIFICANT = 4.0  # standard deviations
 _MOST_ENTRIES, _MOST_WORK = 20_000, 3e8  # cells of all pairs; units times cells
 PAIR_ENTRIES = 100_000  # of the sums and of the products that are added to the columns: more than there are
 _COARSE, _FINE = 4, 8  # pieces of a column, beside one of several pieces or of few
+_FINEST = 24  # pieces of a column that is kept beside one of few: an effect that is found is smooth, and shrunk
 _FEW = 3  # pieces
 _UNCLIPPED = 0.9  # of residuals
 _WHOLE = 0.98  # of rows, whose vectors are not clipped
@@ -102,8 +104,9 @@ def plan_pairs(columns: int, private: PrivateSums, noisy: NoisyVectors) -> PairP
     most = min(visible, _MOST_ENTRIES / _USUAL_CELLS, _MOST_WORK / _USUAL_CELLS / private.units)
     if most < columns - 1:
         return None
-    number = int(min(columns * (columns - 1) // 2, most))
-    return PairPlan(number, float(_MOST_FRACTION * number / visible))
+    every = columns * (columns - 1) // 2
+    number = every if every <= _MORE * most else int(most)  # the last pairs of a ranking may be those that interact
+    return PairPlan(number, float(_MOST_FRACTION * min(number / visible, 1.0)))
 
 
 class Cells:
@@ -143,11 +146,26 @@ def _choose_pairs(
     effects = np.array([np.std(points[:, side.columns] @ weights[side.columns]) for side in coarse])
     rank = np.argsort(np.argsort(-effects, kind="stable"), kind="stable")
     pairs = sorted(combinations(range(len(coarse)), 2), key=lambda pair: sorted(rank[list(pair)].tolist()))
-    is_few = [side.lift.shape[1] < _FEW for side in coarse]
     chosen = [
-        ((fine if is_few[other] else coarse)[one], (fine if is_few[one] else coarse)[other]) for one, other in pairs
+        ((fine if _is_few(coarse[other]) else coarse)[one], (fine if _is_few(coarse[one]) else coarse)[other])
+        for one, other in pairs
     ]
     return [pair for pair in chosen if not is_made or _seem_independent(pair, points)]
+
+
+def _find_clear(odds: Floats) -> list[int]:
+    """Return the pairs with the largest odds of an effect, if these are large enough."""
+    return [number for number in np.argsort(-odds)[:_MOST_KEPT].tolist() if odds[number] > _LEAST_ODDS]
+
+
+def _is_few(side: Side) -> bool:
+    return bool(side.lift.shape[1] < _FEW)
+
+
+def _refine(pair: tuple[Side, Side], finest: Mapping[int, Side]) -> tuple[Side, Side]:
+    """Return the factors whose products are kept: more pieces of a column beside one of few."""
+    one, other = pair
+    return (finest[one.place] if _is_few(other) else one), (finest[other.place] if _is_few(one) else other)
 
 
 def _seem_independent(pair: tuple[Side, Side], points: Floats) -> bool:
@@ -197,12 +215,14 @@ def find_pairs(
             for part, own in zip(measured, sampled, strict=True)
         ]
     )
-    kept = [number for number in np.argsort(-odds)[:_MOST_KEPT].tolist() if odds[number] > _LEAST_ODDS]
+    kept = _find_clear(odds)
     if not kept:
         return None
+    finest = {side.place: side for side in sides_of(_FINEST)}
+    factors = [_refine(pairs[number], finest) for number in kept]
     return FoundPairs(
-        tuple(_interaction(*pairs[number]) for number in kept),
-        tuple((exact_weights(pairs[number][0].lift), exact_weights(pairs[number][1].lift)) for number in kept),
+        tuple(_interaction(one, other) for one, other in factors),
+        tuple((exact_weights(one.lift), exact_weights(other.lift)) for one, other in factors),
         np.concatenate([measured[number] for number in kept]),
         np.hstack([sampled[number] for number in kept]),
         limit,

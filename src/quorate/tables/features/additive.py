@@ -431,7 +431,7 @@ def cuts_for(numbers: int, units: int) -> int:
     return max(min(_CUTS, int(share) - _STRAIGHT), min(_MOST_CUTS, fine))
 
 
-def fineness_for(numbers: int, units: int) -> dict[str, int]:
+def fineness_for(numbers: int, units: int) -> dict[str, Any]:
     """Return how finely learned cuts divide a column: into how many cells, or parts where there is room for many."""
     cuts = cuts_for(numbers, units)
     return {"most_parts": cuts} if cuts >= _CUTS else {"most_cells": cuts}
