@@ -117,9 +117,9 @@ def claim_document(part: Node, *, unit: str, others: Mapping[str, Node] | None =
     return {"format": CLAIM_FORMAT, **whole(part, unit), **({"also": also} if also else {})}
 
 
-def unverified_node(reason: str) -> Node:
-    """Return the node of a claim whose releases are not described."""
-    return {"rule": "unverified", "reason": reason}
+def unverified_node(reason: str, **stated: float) -> Node:
+    """Return the node of a claim whose releases are not described; `stated` may have its epsilon and delta."""
+    return {"rule": "unverified", "reason": reason, **write_integers(stated)}
 
 
 def releases_node(

@@ -183,7 +183,8 @@ class PrivateSearchCV(SavedModel, BaseEstimator):
         open_ = [text for text in model.claim_.split("; ")[1:] if text != LABELS_READ]
         claim = Claim(self.epsilon, self.delta, unit=replaced(self.unit_), conditions=(choice, *open_, *conditions))
         self.claim_ = model.claim_ = str(claim)
-        model.claim_part_ = unverified_node("what the choice among private trials costs is not recomputed here")
+        unknown = "what the choice among private trials costs is not recomputed here"
+        model.claim_part_ = unverified_node(unknown, epsilon=float(self.epsilon), delta=float(self.delta))
         if hasattr(model, "spent_epsilon_"):
             model.spent_epsilon_ = float(self.epsilon)
         self.best_estimator_, self.best_score_ = model, best.score
