@@ -31,11 +31,13 @@ async def _connected(port, **options):
 
 
 async def _again(end, attack, *arguments, **options):
-    """Attack again and again, with a new connection each time that the former was cut off."""
-    while time.monotonic() < end:
+    """Attack once at least, and with a new connection each time that the former was cut off."""
+    while True:
         with contextlib.suppress(OSError, TimeoutError):
             await attack(*arguments, end=end, **options)
         await asyncio.sleep(0)
+        if time.monotonic() >= end:
+            return
 
 
 async def _send_on(port, head, part, *, end, pause=0.0, limit=200 * 2**20):
