@@ -558,7 +558,8 @@ class LinearModel(FitsTables, SavedModel, CountedCopies, ShowsClaim, BaseEstimat
 
     def _predictor(self, X: Any) -> Floats:
         """Return the linear predictor of each row and output."""
-        rows = np.ascontiguousarray(self.columns_.encode(self.check_queries(X)))
+        checked = self.check_queries(X)  # says so if there was no fit
+        rows = np.ascontiguousarray(self.columns_.encode(checked))
         if len(rows) <= _ROWS_ALONE:  # A product of matrices would round a row by how many stand beside it.
             return np.asarray((rows[:, np.newaxis] @ self.coef_.T)[:, 0] + self.intercept_)
         return np.asarray(rows @ self.coef_.T + self.intercept_)
