@@ -452,7 +452,9 @@ class _Run:
         scale = self.private.scale(self.noisy, fraction) * self.radius * float(np.hypot(1.0, self.miss_weight))
         units = self.private.units
         return [
-            choose_measurement(belief, self.sample, self.family, units=units, scale=scale, error=self.error)
+            choose_measurement(
+                belief, self.sample, self.family, units=units, scale=scale, error=self.error, is_made=self.is_made
+            )
             for belief in beliefs
         ]
 

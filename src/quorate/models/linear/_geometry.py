@@ -135,16 +135,18 @@ def directions_for(belief: Belief, curvature: Floats, signal: float) -> Floats:
 
 
 def choose_measurement(
-    belief: Belief, sample: Floats, family: Family, *, units: int, scale: float, error: float
+    belief: Belief, sample: Floats, family: Family, *, units: int, scale: float, error: float, is_made: bool = False
 ) -> Measurement:
     """Return the measurement after which the least loss is expected, for noise of `scale` at clipping threshold 1.
 
-    `error` is how wrong the geometry of the sample may be, as a part of what is measured.
+    `error` is how wrong the geometry of the sample may be, as a part of what is measured; rows may be made ones.
     """
     eta = sample @ belief.weights
-    curvature = (sample * family.slope(eta)[:, None]).T @ sample / len(sample)
-    # Residuals of this variance, for a slope of 1, are clipped and hidden by noise in proportion to their size.
-    dispersion = float(family.square(eta, np.full_like(eta, np.inf)).mean() / family.slope(eta).mean())
+    # Residuals of this variance, for a slope of 1, are clipped and hidden by noise in proportion to their size. Made
+    # rows may be wrong about directions of little variance: where these were measured, steps diverged.
+    square, slope = family.square(eta, np.full_like(eta, np.inf)), family.slope(eta)
+    dispersion = 1.0 if is_made else float(square.mean() / slope.mean())
+    curvature = (sample * slope[:, None]).T @ sample / len(sample)
     directions = directions_for(belief, curvature, (units / (scale * _LONGEST)) ** 2 / dispersion)
     along = sample @ directions
     length = np.maximum(np.sqrt(np.einsum("ij,ij->i", along, along)), 1e-300)
