@@ -20,6 +20,7 @@ from quorate.models.linear.exact import exact_weights, lengths
 
 _LONGEST = 1.3  # a guess of the clipping threshold in units of the root mean square, to choose directions with
 _WRONG_MEANS = 0.02  # the squared error of a made column's mean, in variances, for all of the error of its geometry
+_MADE_POWER = 0.5  # of the dispersion, by which directions are chosen where rows are made
 _LEAST_SPREAD = 0.01  # the variance of columns below which they are taken for rare, and not stretched further
 _ROUNDS, _ENOUGH = 20, 1e-4  # of Gauss-Newton
 _NEW_SLOPE = 0.05  # by how much slopes may differ, relatively, from those that a step is taken by
@@ -143,9 +144,9 @@ def choose_measurement(
     """
     eta = sample @ belief.weights
     # Residuals of this variance, for a slope of 1, are clipped and hidden by noise in proportion to their size. Made
-    # rows may be wrong about directions of little variance: where these were measured, steps diverged.
+    # rows may be wrong about directions of little variance: where all these were measured, steps diverged.
     square, slope = family.square(eta, np.full_like(eta, np.inf)), family.slope(eta)
-    dispersion = 1.0 if is_made else float(square.mean() / slope.mean())
+    dispersion = float(square.mean() / slope.mean()) ** (_MADE_POWER if is_made else 1.0)
     curvature = (sample * slope[:, None]).T @ sample / len(sample)
     directions = directions_for(belief, curvature, (units / (scale * _LONGEST)) ** 2 / dispersion)
     along = sample @ directions
