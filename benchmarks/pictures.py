@@ -1,18 +1,22 @@
 """The pictures of the documentation: `python -m benchmarks.pictures [NAME ...]` measures and draws them again.
 
-Those of docs/concepts stand inside the pages, so that their colours follow light and dark; the others are files of
-their own. A picture is named by a part of its path, such as `wear` or `howto`; without a name all are drawn.
+Those of docs/concepts, docs/gallery and docs/benchmarks stand inside the pages, so that their colours follow light and
+dark; the others are files of their own. A picture is named by a part of its path, such as `wear` or `howto`; without a
+name all are drawn.
 """
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks.charts import CHARTS
 from benchmarks.classifier import coverage_and_width
+from benchmarks.gallery import GALLERY, run_example
 from benchmarks.needed import correct_probability
 from benchmarks.release_covers import crossover, line_errors
 from quorate.core.errors import RunEnded
@@ -297,6 +301,10 @@ def _draw_crossover() -> Plot:
     return plot_crossover(measure_crossover(), source)
 
 
+def _draw_example(name: str) -> Plot:
+    return GALLERY[name](run_example(name))
+
+
 PICTURES: dict[str, Callable[[], Plot]] = {
     "concepts/pictures/neighbours.svg": plot_neighbours,
     "concepts/pictures/belief.svg": plot_belief,
@@ -307,7 +315,10 @@ PICTURES: dict[str, Callable[[], Plot]] = {
     "howto/neighbours/wear.svg": lambda: plot_nearest({n: accuracy_as_records_wear(n) for n in _PLANNED}),
     "howto/release/public-size.svg": _draw_public_sizes,
     "howto/release/stumps.svg": _draw_crossover,
+    **{f"benchmarks/{name}.svg": draw for name, draw in CHARTS.items()},
+    **{f"gallery/{name}.svg": partial(_draw_example, name) for name in GALLERY},
 }
+_OUTSIDE = "howto/"  # drawn as files of their own
 
 
 def draw_pictures(docs: Path, names: Sequence[str] = ("",)) -> list[Path]:
@@ -318,7 +329,7 @@ def draw_pictures(docs: Path, names: Sequence[str] = ("",)) -> list[Path]:
             svg = draw().svg
             files.append(docs / name)
             files[-1].parent.mkdir(parents=True, exist_ok=True)
-            inline = name.startswith("concepts/")
+            inline = not name.startswith(_OUTSIDE)
             files[-1].write_text(f"{svg.strip()}\n" if inline else to_svg_file(svg), encoding="utf-8")
     return files
 

@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.charts import CHARTS
+from benchmarks.gallery import GALLERY
 from benchmarks.pictures import PICTURES, draw_pictures, plot_belief, plot_crossover, plot_neighbours
 from quorate import InvalidInput, QueryRelease, Workload
 from quorate.auditing import Verdict
@@ -406,3 +408,21 @@ def test_the_pictures_of_the_concepts_are_all_drawn(tmp_path):
 def test_every_picture_is_in_the_documentation():
     docs = Path(__file__).parents[2] / "docs"
     assert all((docs / name).is_file() for name in PICTURES)
+    assert all(f":file: gallery/{name}.svg" in (docs / "gallery.md").read_text() for name in GALLERY)
+
+
+def test_the_charts_of_the_benchmarks_say_what_their_tables_say(tmp_path):
+    """Each stands in the documentation as it is drawn from the tables of today."""
+    docs = Path(__file__).parents[2] / "docs"
+    for path in draw_pictures(tmp_path, ["benchmarks/"]):
+        words = re.findall(r"<desc.*?</desc>", path.read_text())
+        assert words == re.findall(r"<desc.*?</desc>", (docs / path.relative_to(tmp_path)).read_text())
+        assert f":file: {path.name}" in (docs / "benchmarks" / "index.md").read_text()
+    assert "DP-EBM, bounds given: 0.888, 0.871, 0.871" in CHARTS["linear-bank"]().description
+
+
+def test_the_pictures_of_the_gallery_are_drawn_from_its_code(tmp_path):
+    drawn = draw_pictures(tmp_path, ["gallery/quorum", "gallery/intervals"])
+    assert [path.name for path in drawn] == ["quorum.svg", "intervals.svg"]
+    assert all("var(--blue)" in path.read_text() for path in drawn)
+    assert re.search(r">1[5-9]\d of 200 new values lie in their intervals", drawn[1].read_text())
