@@ -32,7 +32,7 @@ from quorate.cli.app import app
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 IGNORED = [line.strip() for line in (ROOT / ".gitignore").read_text().splitlines() if line.startswith("docs/")]
-LANGUAGES = {"python", "console", "nginx", "json", "text", "toml"}
+LANGUAGES = {"python", "console", "nginx", "json", "text", "toml", "sh", "r", "javascript"}
 _LONG = ("serve", "studio", "ask", "demo", "audit")  # run for long, or until stopped
 READ_ONLY = {("quorate", name) for name in _LONG}
 EXAMPLE_KEY = "1f2e3d4c"
