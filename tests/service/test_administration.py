@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quorate import Budget
-from quorate.core.errors import LedgerRefused
+from quorate.core.errors import InvalidInput, LedgerRefused
 from quorate.core.ledger import Ledger, audit_lines, check_audit, refusal_lines
 from quorate.service import Model, Settings, make_app
 from quorate.service._administration import _PER_MINUTE
@@ -34,8 +34,8 @@ def make_model(home, name):
 
 
 class Asking:
-    def __init__(self, ask, models):
-        self._ask, self.models = ask, models
+    def __init__(self, ask, models, access):
+        self._ask, self.models, self.access = ask, models, access
         self.ledgers = {name: model.ledger for name, model in models.items()}
 
     def __call__(self, token, path, order=None, *, method=None):
@@ -51,8 +51,9 @@ class Asking:
 def administering(home, *names, **told):
     models = {name: make_model(home, name) for name in names or ("m",)}
     made = Settings(models=dict.fromkeys(models, "."), pace_ms=0, **told)
-    with in_process(make_app(list(models.values()), made, log=Log(io.StringIO()))) as ask:
-        yield Asking(ask, models)
+    app = make_app(list(models.values()), made, log=Log(io.StringIO()))
+    with in_process(app) as ask:
+        yield Asking(ask, models, app.state.service.access)
 
 
 @pytest.fixture
@@ -184,6 +185,118 @@ def test_with_four_eyes_nobody_gives_more_alone(tmp_path):
         ledger.revoke_key(first.split("_")[1])
         assert "no longer valid" in ask(second, f"/proposals/m/{wider.proposal}/approve", {}).json["error"]
         assert ledger.verify().problems == ()
+
+
+def opens(ask, token):
+    return [ask.ledgers[name].find_key(token) is not None for name in ("m", "n")]
+
+
+@contextmanager
+def of_two_persons(home, **told):
+    """Two models whose administrators come by tokens, so that each has another key in each model."""
+    with administering(home, "m", "n", **told) as ask:
+        for ledger in ask.ledgers.values():
+            for name in ("ann", "bob"):
+                ledger.add_subject(name, issuer="i", subject=name, most=9, scopes=["keys"])
+        for name in ("m", "n"):
+            admit(ask, name)
+        yield ask
+
+
+def admit(ask, name):
+    ledger = ask.ledgers[name]
+    found = lambda token: ledger.find_subject("i", token) or ledger.find_key(token)  # noqa: E731
+    ask.access.register(name, found)
+
+
+def test_one_person_is_one_person_in_whatever_model_she_asks(tmp_path):
+    with of_two_persons(tmp_path, four_eyes=True) as ask:
+        made = ordered(ask("ann", "/keys/m/add", {"name": "Ward 3", "unlimited": True}))
+        for name in ("n", "m", "n"):
+            assert ask("ann", f"/proposals/{name}/{made.proposal}/approve", {}).code == "bad_request"
+            admit(ask, "m")  # as a reload does, which changes the order of the models
+        assert opens(ask, made.key) == [False, False]
+        assert ordered(ask("bob", f"/proposals/m/{made.proposal}/approve", {})).models == ["m"]
+        assert opens(ask, made.key) == [True, False]
+        more = ordered(ask("ann", f"/keys/m/{made.id}/extend", {"models": ["n"]})).proposal
+        assert ask("ann", f"/proposals/n/{more}/approve", {}).code == "bad_request"
+        ordered(ask("bob", f"/proposals/n/{more}/approve", {}))
+        assert opens(ask, made.key) == [True, True]
+        for ledger in ask.ledgers.values():
+            ids = {line["by"]["id"] for line in audit_lines(ledger) if line["event"] != "opened"}
+            assert ids <= ledger.state().keys.keys()
+
+
+def test_a_change_is_approved_with_a_valid_key_of_the_ledger_for_keys(ask, admin):
+    ledger = ask.ledgers["m"]
+    asker, gone = ledger.add_key("Ward 1"), ledger.add_key("Gone", scopes=["keys"])
+    ledger.revoke_key(gone.split("_")[1])
+    ledger.add_key("Ward 3", by={"via": "http", "id": admin.split("_")[1], "name": "Ms Key"}, proposal="p")
+    for id in ("", "unknown", asker.split("_")[1], gone.split("_")[1]):
+        with pytest.raises(InvalidInput, match="must be approved with"):
+            ledger.decide_proposal("p", by={"via": "http", "id": id, "name": "?"}, approve=True)
+
+
+@pytest.fixture
+def shared(tmp_path):
+    """Return what asks two models, and an administrator and a key of both."""
+
+    @contextmanager
+    def share(**told):
+        with of_two_persons(tmp_path, **told) as ask:
+            token = ask.ledgers["m"].add_key("City clinic")
+            ask.ledgers["n"].copy_key(ask.key("m", token.split("_")[1]))
+            yield ask, token, token.split("_")[1]
+
+    return share
+
+
+def test_with_four_eyes_a_new_secret_opens_all_models_at_once(shared):
+    with shared(four_eyes=True) as (ask, leaked, id):
+        only_m = ask.ledgers["m"].add_key("Mr Half", scopes=["keys"])
+        rotated = ordered(ask("ann", f"/keys/m/{id}/rotate", {}))
+        assert rotated.models == ["m", "n"]
+        assert ask(only_m, f"/proposals/m/{rotated.proposal}/approve", {}).code == "forbidden"
+        assert (opens(ask, leaked), opens(ask, rotated.key)) == ([True, True], [False, False])
+        ordered(ask("bob", f"/proposals/n/{rotated.proposal}/approve", {}))
+        assert (opens(ask, leaked), opens(ask, rotated.key)) == ([False, False], [True, True])
+        ordered(ask("ann", f"/keys/m/{id}/revoke", {}))
+        assert opens(ask, rotated.key) == [False, False]
+
+
+def test_a_secret_is_exchanged_in_all_models_or_in_none(shared, monkeypatch):
+    with shared() as (ask, leaked, id):
+        with monkeypatch.context() as broken:
+            broken.setattr(ask.ledgers["n"], "rotate_key", refuse)
+            for _ in range(3):
+                assert ask("ann", f"/keys/m/{id}/rotate", {}).status == 503
+        assert opens(ask, leaked) == [True, True]
+        ask.ledgers["m"].rotate_key(id)  # such as by a command for one model alone
+        assert opens(ask, leaked) == [False, True]
+        rotated = ordered(ask("ann", f"/keys/m/{id}/rotate", {}))
+        assert (rotated.models, opens(ask, leaked), opens(ask, rotated.key)) == (["m", "n"], [False] * 2, [True] * 2)
+
+
+def refuse(*arguments, **told):
+    raise LedgerRefused("broken", cause="io")
+
+
+def test_a_revoked_key_opens_no_other_model(tmp_path):
+    with of_two_persons(tmp_path, four_eyes=True) as ask:
+        ledger = ask.ledgers["m"]
+        (first, one), (second, two) = ((token := ledger.add_key(name), token.split("_")[1]) for name in ("A", "B"))
+        waiting = [ordered(ask("ann", f"/keys/m/{id}/extend", {"models": ["n"]})).proposal for id in (one, two)]
+        ordered(ask("ann", f"/keys/m/{one}/revoke", {}))
+        ledger.rotate_key(two)
+        for proposal in waiting:  # by the secret that was revoked or exchanged meanwhile
+            assert ask("bob", f"/proposals/n/{proposal}/approve", {}).code == "bad_request"
+            ordered(ask("bob", f"/proposals/n/{proposal}/reject", {}))
+        for order in ("extend", "rotate"):
+            body = {"models": ["n"]} if order == "extend" else {}
+            assert "revoked" in ask("ann", f"/keys/m/{one}/{order}", body).json["error"]
+        with pytest.raises(InvalidInput, match="revoked"):
+            ask.ledgers["n"].copy_key(ask.key("m", one))
+        assert [opens(ask, token) for token in (first, second)] == [[False, False]] * 2
 
 
 def test_proposals_are_bounded_and_expire(tmp_path, monkeypatch):

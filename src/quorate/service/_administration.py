@@ -3,15 +3,20 @@
 Such a key comes from the command line or from a rule for tokens alone. Over HTTP only keys with the scopes "ask" and
 "budget" can be made or changed, so that a stolen one cannot make itself an owner. Each change is an entry of the ledger
 and names who made it. With four eyes, what gives more waits for a second key of this scope; what takes away does not.
+
+The subject of a token has another key in each model. `_Desk` alone says who acts in which. What concerns a key of
+several models is changed in all of them or in none; a revocation is done at once in the model that is named.
 """
 
 import asyncio
 import math
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import asdict
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import product
 from typing import Any
 
 import msgspec
@@ -40,6 +45,24 @@ _SECONDS = 10.0  # that a change may take
 FindCallers = Callable[[str | None], Awaitable[Mapping[str, Caller]]]
 
 
+@dataclass(frozen=True, slots=True)
+class _Desk:
+    """A model that a caller administers, and as whom: its caller there is the key of its own ledger."""
+
+    model: Model
+    caller: Caller
+
+    @property
+    def ledger(self) -> Any:
+        if self.model.ledger is None:
+            raise Refused("bad_request", "this model has no ledger, and no keys")
+        return self.model.ledger
+
+    @property
+    def by(self) -> dict[str, str]:
+        return {"via": "http", "id": self.caller.id, "name": self.caller.name}
+
+
 class Administration:
     """The endpoints of the administration, over the models of a server."""
 
@@ -61,15 +84,15 @@ class Administration:
 
         Numbers of entries show the owner alone that records came or went (models/knn/PROOF.md, step 9).
         """
-        model = self._count(request)
-        if model.hides_entries and not is_owner(context_of(request).caller):
+        here = self._count(request)
+        if here.model.hides_entries and not is_owner(here.caller):
             raise Refused(
                 "forbidden", "the trail of this model is for its owner: for keys with the scopes admin and keys"
             )
         text = request.query_params.get("after", "0")
         if not (text.isascii() and text.isdigit() and len(text) < 18):
             raise Refused("bad_request", "after must be the number of an entry")
-        ledger, after = _ledger(model), int(text)
+        ledger, after = here.ledger, int(text)
         state, last = await _change(ledger.state), (await _change(ledger.view)).entries
         start = max(after, 0 if state.compaction is None else state.compaction.through)
         lines = await _change(lambda: list(audit_lines(ledger, after=after, limit=_LINES)))
@@ -78,79 +101,83 @@ class Administration:
 
     async def add_key(self, request: Request) -> Response:
         """Make a key."""
-        model, order = self._count(request), await read_order(request, KeyOrder)
-        share = _limits_of(order)
-        if not order.unlimited and share.keys().isdisjoint(_SHARES) and "ask" in order.scopes:
-            assert model.default_share is not None
-            share |= await _change(partial(model.default_share, order.project))
+        here, order = self._count(request), await read_order(request, KeyOrder)
+        share = await _share_of(here, order, project=order.project) if "ask" in order.scopes else _limits_of(order)
         expires = None if order.expires_days is None else _at(order.expires_days)
-        make = partial(_ledger(model).add_key, order.name, scopes=order.scopes, project=order.project, expires=expires)
+        make = partial(here.ledger.add_key, order.name, scopes=order.scopes, project=order.project, expires=expires)
         proposal = self._proposal()
-        token = await _change(partial(make, by=_actor(request), proposal=proposal, **share))
-        return _ordered(token.split("_")[1], [model.name], key=token, proposal=proposal)
+        token = await _change(partial(make, by=here.by, proposal=proposal, **share))
+        return _ordered(token.split("_")[1], [here], key=token, proposal=proposal)
 
     async def change_key(self, request: Request) -> Response:
         """Change the share of a key."""
-        model, order = self._count(request), await read_order(request, KeyChange)
-        key = await _find_open(model, request.path_params["id"])
+        here, order = self._count(request), await read_order(request, KeyChange)
+        key = await _find_open(here, request.path_params["id"])
         values: dict[str, Any] = _limits_of(order) | dict.fromkeys(order.lift)
         values |= {} if order.project is None else {"project": order.project}
         values |= {} if order.expires_days is None else {"expires": _at(order.expires_days)}
         proposal = self._proposal()
-        done = await _change(
-            partial(_ledger(model).change_key, key.id, by=_actor(request), proposal=proposal, **values)
-        )
-        return _ordered(key.id, [model.name], proposal="" if done else proposal)
+        done = await _change(partial(here.ledger.change_key, key.id, by=here.by, proposal=proposal, **values))
+        return _ordered(key.id, [here], proposal="" if done else proposal)
 
     async def rotate_key(self, request: Request) -> Response:
         """Exchange the secret of a key, in all models that it opens and the caller administers."""
-        model, order = self._count(request), await read_order(request, RotationOrder)
+        here, order = self._count(request), await read_order(request, RotationOrder)
         if not (math.isfinite(order.grace_hours) and 0 <= order.grace_hours < 24 * 366):
             raise Refused("bad_request", "grace_hours must be a number of hours from 0 up")
-        key = await _find_open(model, request.path_params["id"])
-        others, proposal = await self._others(request, key), self._proposal()
-        rotate = partial(_ledger(model).rotate_key, key.id, grace=3600 * order.grace_hours)
-        token = await _change(partial(rotate, by=_actor(request), proposal=proposal))
-        if not proposal:  # The others follow once it is approved.
-            await self._copy(request, model, key.id, others)
-        return _ordered(key.id, [model.name, *(other.name for other in others)], key=token, proposal=proposal)
+        key = await _find_open(here, request.path_params["id"], valid=True)
+        desks, proposal, secret = [here, *await self._others(request, key)], self._proposal(), secrets.token_urlsafe(32)
+
+        def rotate(desk: _Desk) -> str:
+            told = {"secret": secret, "by": desk.by, "proposal": proposal}
+            return str(desk.ledger.rotate_key(key.id, grace=3600 * order.grace_hours, **told))
+
+        token, *_ = await _change_all(desks, rotate)
+        return _ordered(key.id, desks, key=token, proposal=proposal)
 
     async def revoke_key(self, request: Request) -> Response:
         """Revoke a key, in all models that it opens and the caller administers."""
-        model = self._count(request)
+        here = self._count(request)
         await read_order(request, Nothing)
-        key = await _find_open(model, request.path_params["id"])
-        others = [model, *await self._others(request, key)]
-        for other in others:
-            await _change(partial(_ledger(other).revoke_key, key.id, by=_actor(request)))
-        return _ordered(key.id, [other.name for other in others])
+        key = await _find_open(here, request.path_params["id"])
+
+        def revoke(desk: _Desk) -> None:
+            desk.ledger.revoke_key(key.id, by=desk.by)
+
+        await _change_all([here], revoke)  # at once, whether the others answer or not
+        others = await self._others(request, key)
+        await _change_all(others, revoke)
+        return _ordered(key.id, [here, *others])
 
     async def extend_key(self, request: Request) -> Response:
         """Let a key open other models that the caller administers too."""
-        model, order = self._count(request), await read_order(request, ExtensionOrder)
-        key, mine = await _find_open(model, request.path_params["id"]), await self._administered(request)
-        names = [name for name in dict.fromkeys(order.models) if name != model.name]
+        here, order = self._count(request), await read_order(request, ExtensionOrder)
+        id, mine = request.path_params["id"], await self._administered(request)
+        names = [name for name in dict.fromkeys(order.models) if name != here.model.name]
         if not names or not set(names) <= mine.keys():
             raise Refused("forbidden", "models must be others that this key administers too")
-        if key.issuer:
+        if (await _find_open(here, id, valid=True)).issuer:
             raise Refused("bad_request", "the tokens of an issuer open the models that its rules name")
-        proposal = self._proposal()
-        for other in (mine[name] for name in names):
-            share = _limits_of(order)
-            if not order.unlimited and share.keys().isdisjoint(_SHARES):
-                assert other.default_share is not None
-                share |= await _change(partial(other.default_share, ""))
-            copy = partial(_ledger(other).copy_key, key, by=_actor(request), proposal=proposal)
-            await _change(partial(copy, **share))
-        return _ordered(key.id, [model.name, *names], proposal=proposal)
+        desks, proposal = [mine[name] for name in names], self._proposal()
+        shares = [await _share_of(desk, order) for desk in desks]
+
+        def extend() -> None:
+            with _together([here, *desks]) as (state, *others):
+                for desk, other, share in zip(desks, others, shares, strict=True):
+                    if id in other.keys:
+                        raise InvalidInput(f"{desk.model.name} must not have a key {id} yet")
+                    desk.ledger.copy_key(state.keys[id], by=desk.by, proposal=proposal, **share)
+
+        await _change(extend)
+        return _ordered(id, [here, *desks], proposal=proposal)
 
     async def set_project(self, request: Request) -> Response:
         """Make a project, or change its share."""
-        model, order = self._count(request), await read_order(request, ProjectOrder)
+        here, order = self._count(request), await read_order(request, ProjectOrder)
         values, proposal = _limits_of(order) | dict.fromkeys(order.lift), self._proposal()
-        project = partial(_ledger(model).set_project, order.name, by=_actor(request), proposal=proposal)
+        project = partial(here.ledger.set_project, order.name, by=here.by, proposal=proposal)
         done = await _change(partial(project, **values))
-        return _ordered(order.name, [model.name], proposal="" if done else proposal)
+        return _ordered(order.name, [here], proposal="" if done else proposal)
 
     async def approve(self, request: Request) -> Response:
         """Make a change that was proposed with another key."""
@@ -161,57 +188,64 @@ class Administration:
         return await self._decide(request, approve=False)
 
     async def _decide(self, request: Request, *, approve: bool) -> Response:
-        """Decide a proposal, in all models that have it and that the caller administers."""
-        model, id = self._count(request), request.path_params["id"]
+        """Decide a proposal, in all models that have it: the caller must administer each."""
+        here, id = self._count(request), request.path_params["id"]
         await read_order(request, Nothing)
-        others = []
-        for other in (await self._administered(request)).values():
-            if other is model or id in (await _change(_ledger(other).state)).proposals:
-                decide = partial(_ledger(other).decide_proposal, id, by=_actor(request), approve=approve)
-                await _change(decide)
-                others.append(other.name)
-        return _ordered(id, others)
+        mine = await self._administered(request)
+        models = [model for model in self._models.values() if model.ledger is not None and not model.refused]
+        states = {model.name: await _change(model.ledger.state) for model in models}
+        waiting = {name for name, state in states.items() if id in state.proposals} - {here.model.name}
+        if not waiting <= mine.keys():
+            raise Refused("forbidden", "this change is of other models too, and this key does not administer them all")
+        if approve:
+            _check_secret(id, states.values())
+
+        def decide(desk: _Desk) -> None:
+            desk.ledger.decide_proposal(id, by=desk.by, approve=approve)
+
+        desks = [here, *(mine[name] for name in waiting)]
+        await _change_all(desks, decide)
+        return _ordered(id, desks)
 
     def _proposal(self) -> str:
         """Return the id of a proposal; an empty text where one person decides."""
         return secrets.token_hex(4) if self._four_eyes else ""
 
-    def _count(self, request: Request) -> Model:
-        """Count a request of a caller, and return the model that it names; refuse too many in a minute."""
+    def _count(self, request: Request) -> _Desk:
+        """Count a request of a caller, and return the desk of the model that it names; refuse too many in a minute."""
         context, minute = context_of(request), int(time.monotonic() // 60)
         last, count = self._counts.get(context.caller.id, (minute, 0))
         count = count + 1 if last == minute else 1
         if count > _PER_MINUTE:
             raise Refused("rate_limited", f"this key may send {_PER_MINUTE} such requests a minute; wait and go on")
         self._counts[context.caller.id] = minute, count
-        return context.named_model
+        return _Desk(context.named_model, context.caller)
 
-    async def _administered(self, request: Request) -> dict[str, Model]:
-        """Return the models that the caller administers."""
+    async def _administered(self, request: Request) -> dict[str, _Desk]:
+        """Return the models that the caller administers, and as whom."""
         callers = await self._find_callers(token_of(context_of(request).headers.get(b"authorization")))
-        mine = [name for name, caller in callers.items() if caller.may("keys")]
-        return {name: self._models[name] for name in mine if not self._models[name].refused}
+        desks = {name: _Desk(self._models[name], caller) for name, caller in callers.items() if caller.may("keys")}
+        return {name: desk for name, desk in desks.items() if desk.model.ledger is not None and not desk.model.refused}
 
-    async def _others(self, request: Request, key: Key) -> list[Model]:
-        """Return the other models that this very key opens, among those that the caller administers."""
-        named, others = context_of(request).named_model, []
-        for model in (await self._administered(request)).values():
-            other = (await _change(_ledger(model).state)).keys.get(key.id)
-            same = other is not None and other.hash and (other.hash, other.name) == (key.hash, key.name)
-            if same and model is not named:
-                others.append(model)
+    async def _others(self, request: Request, key: Key) -> list[_Desk]:
+        """Return the other models that this very key opens, or opened by a secret before, among those of the caller."""
+        named, others, hashes = context_of(request).named_model, [], {key.hash, key.former} - {""}
+        for desk in (await self._administered(request)).values():
+            other = (await _change(desk.ledger.state)).keys.get(key.id)
+            same = other is not None and other.name == key.name and not hashes.isdisjoint({other.hash, other.former})
+            if same and desk.model is not named:
+                others.append(desk)
         return others
 
-    async def _copy(self, request: Request, model: Model, id: str, others: list[Model]) -> None:
-        key = (await _change(_ledger(model).state)).keys[id]
-        for other in others:
-            await _change(partial(_ledger(other).copy_key, key, by=_actor(request)))
 
-
-def _ledger(model: Model) -> Any:
-    if model.ledger is None:
-        raise Refused("bad_request", "this model has no ledger, and no keys")
-    return model.ledger
+def _check_secret(id: str, states: Iterable[Any]) -> None:
+    """Refuse to let a key open another model by a secret that was revoked or exchanged since that was proposed."""
+    states = list(states)
+    keys = [state.proposals[id].change.get("key", {}) for state in states if id in state.proposals]
+    for key, state in product(keys, states):
+        present = state.keys.get(key.get("id"))
+        if present is not None and (present.revoked or present.hash != key["hash"]):
+            raise Refused("bad_request", "this key was revoked or has another secret by now; reject the change")
 
 
 async def _change(change: Callable[[], Any]) -> Any:
@@ -225,19 +259,48 @@ async def _change(change: Callable[[], Any]) -> Any:
         raise Refused("ledger_refused", cause="ledger_unanswering") from None
 
 
-async def _find_open(model: Model, id: str) -> Key:
-    """Return a key that may be changed over HTTP."""
-    key: Key | None = (await _change(_ledger(model).state)).keys.get(id)
+@contextmanager
+def _together(desks: Sequence[_Desk]) -> Iterator[list[Any]]:
+    """Yield the states of the ledgers of these desks, whose keys are changed in all of them, or after an error in none.
+
+    They are locked in the order of their names, so that two administrators do not wait for each other.
+    """
+    with ExitStack() as stack:
+        ordered = sorted(desks, key=lambda desk: desk.model.name)
+        states = {desk.model.name: stack.enter_context(desk.ledger.holding_keys()) for desk in ordered}
+        yield [states[desk.model.name] for desk in desks]
+
+
+async def _change_all(desks: Sequence[_Desk], change: Callable[[_Desk], Any]) -> list[Any]:
+    """Make a change at all these desks, or at none."""
+
+    def make() -> list[Any]:
+        with _together(desks):
+            return [change(desk) for desk in desks]
+
+    done: list[Any] = await _change(make)
+    return done
+
+
+async def _find_open(desk: _Desk, id: str, *, valid: bool = False) -> Key:
+    """Return a key that may be changed over HTTP; with `valid`, one that was not revoked."""
+    key: Key | None = (await _change(desk.ledger.state)).keys.get(id)
     if key is None:
         raise Refused("bad_request", "there is no key with this id; list the keys")
     if not set(key.scopes) <= _OPEN_SCOPES:
         raise Refused("forbidden", "a key with the scope admin or keys is changed in the model's folder alone")
+    if valid and key.revoked:
+        raise Refused("bad_request", "this key was revoked; make a new one")
     return key
 
 
-def _actor(request: Request) -> dict[str, str]:
-    caller = context_of(request).caller
-    return {"via": "http", "id": caller.id, "name": caller.name}
+async def _share_of(desk: _Desk, order: KeyOrder | ExtensionOrder, *, project: str = "") -> dict[str, Any]:
+    """Return the limits of an order, or the default where it sets none."""
+    share = _limits_of(order)
+    if not order.unlimited and share.keys().isdisjoint(_SHARES):
+        assert desk.model.default_share is not None
+        share |= await _change(partial(desk.model.default_share, project))
+    return share
 
 
 def _limits_of(order: KeyOrder | KeyChange | ProjectOrder | ExtensionOrder) -> dict[str, Any]:
@@ -260,6 +323,7 @@ def _shown(change: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _ordered(id: str, models: list[str], *, key: str = "", proposal: str = "") -> Response:
+def _ordered(id: str, desks: Sequence[_Desk], *, key: str = "", proposal: str = "") -> Response:
+    models = [desk.model.name for desk in desks]
     document = {"id": id, "models": models, "key": key or msgspec.UNSET, "proposal": proposal or msgspec.UNSET}
     return json_response({name: value for name, value in document.items() if value is not msgspec.UNSET})

@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
@@ -185,7 +185,7 @@ class Service:
         self.repository = Repository(models, settings, log, source)
         self.models, self.access = self.repository.models, self.repository.access
         self.inference = Infer(settings, self.metrics)
-        self.administration = Administration(settings, self.models, self._find_callers)
+        self.administration = Administration(settings, self.models, partial(self.access.models, complete=True))
         self.active = 0  # requests that are being answered
         self._recurring: list[asyncio.Task[None]] = []
 

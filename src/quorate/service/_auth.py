@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from quorate.core.errors import LedgerRefused
 from quorate.service._errors import Refused
 from quorate.service._settings import is_loopback
 
@@ -24,6 +25,7 @@ CHALLENGES = ('Bearer realm="quorate"', 'Basic realm="quorate", charset="UTF-8"'
 
 _KEPT_SECONDS = 1.0  # how long a key that was revoked may still be taken for one
 _SEARCH_SECONDS = 5.0  # that a ledger may take to look for a key
+_NO_PLACE = ("subjects", "token_rule")  # causes for which a model takes a caller neither now nor later
 _KEY_LIMIT, _TOKEN_LIMIT = 256, 8192  # characters of a key, and of a token of an issuer
 
 
@@ -93,10 +95,25 @@ class Access:
             search = self._searches[entry] = asyncio.ensure_future(self._search(entry, token))
         return await asyncio.shield(search)
 
-    async def models(self, token: str | None) -> dict[str, Caller]:
-        """Return the models that know this token, and as whom."""
-        callers = {model: await self.caller(model, token) for model in list(self._finders)}
-        return {model: caller for model, caller in callers.items() if caller is not None}
+    async def models(self, token: str | None, *, complete: bool = False) -> dict[str, Caller]:
+        """Return the models that know this token, and as whom. One that takes no more callers is left out.
+
+        So is one that cannot answer, unless `complete`.
+        """
+        callers: dict[str, Caller] = {}
+        refusal: Refused | LedgerRefused | None = None
+        for model in list(self._finders):
+            try:
+                caller = await self.caller(model, token)
+            except (Refused, LedgerRefused) as error:
+                if error.cause not in _NO_PLACE and (complete or getattr(error, "code", "") == "unauthenticated"):
+                    raise
+                refusal = error
+            else:
+                callers |= {} if caller is None else {model: caller}
+        if refusal is not None and not callers:
+            raise refusal
+        return callers
 
     async def _search(self, entry: tuple[str, bytes], token: str) -> Caller | None:
         try:

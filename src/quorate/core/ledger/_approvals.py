@@ -1,7 +1,7 @@
 """Changes of keys that wait for a second person. Pure functions, like the other rules.
 
-A proposal holds the entry that it becomes. Whoever approves it must hold another key than whoever made it, and that key
-must still be valid. A proposal that nobody approves within a day is gone.
+A proposal holds the entry that it becomes. Whoever approves it must hold another key of this ledger than whoever made
+it, and both must be valid and have the scope "keys". A proposal that nobody approves within a day is gone.
 """
 
 from collections.abc import Mapping
@@ -73,13 +73,20 @@ def _without(state: "State", proposal: Proposal) -> "State":
     return replace(state, proposals={id: other for id, other in state.proposals.items() if id != proposal.id})
 
 
+def _administers(state: "State", id: str, at: float) -> bool:
+    key = state.keys.get(id)
+    return key is not None and key.opens(at) and "keys" in key.scopes
+
+
 def _approve(state: "State", body: Mapping[str, Any], at: float) -> "State":
     """Make the change that was proposed, if another person says so."""
     proposal = _find(state, body["id"], at)
     proposer, approver = proposal.by.get("id", ""), body["by"].get("id", "")
     if not approver or approver == proposer:
         raise InvalidInput("a change must be approved with another key than it was proposed with")
-    if proposer not in state.keys or not state.keys[proposer].opens(at):
+    if not _administers(state, approver, at):
+        raise InvalidInput("a change must be approved with a valid key of this ledger that has the scope keys")
+    if not _administers(state, proposer, at):
         raise InvalidInput("the key that this change was proposed with is no longer valid; reject the change")
     return SHARE_RULES[proposal.kind](_without(state, proposal), proposal.change, at)
 

@@ -14,7 +14,8 @@ import socket
 import threading
 import time
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from fractions import Fraction
 from functools import cached_property
@@ -156,6 +157,33 @@ class KeyRing(LedgerPart):
     def _key_cache(self) -> _Known:
         return _Known()
 
+    @cached_property
+    def _held(self) -> threading.local:
+        return threading.local()  # with the `change` of a thread in `holding_keys`
+
+    @contextmanager
+    def _key_change(self) -> Iterator[Change]:
+        """Open a transaction on keys, or go on in that of `holding_keys`."""
+        if (held := getattr(self._held, "change", None)) is not None:
+            yield held
+            return
+        with self.change() as change:
+            yield change
+        self._key_cache.forget()
+
+    @contextmanager
+    def holding_keys(self) -> Iterator[State]:
+        """Yield the state, and let this thread change keys: all is written at the end, or nothing after an error.
+
+        So keys of several ledgers are changed in all of them or in none. Nothing else may be asked of the ledger.
+        """
+        with self._key_change() as change:
+            self._held.change = change
+            try:
+                yield change.state
+            finally:
+                self._held.change = None
+
     def add_key(
         self,
         name: str,
@@ -173,7 +201,7 @@ class KeyRing(LedgerPart):
         for the approval of a second person; so it is with other changes that give more than before.
         """
         key_id, secret = secrets.token_hex(4), secrets.token_urlsafe(32)
-        with self.change() as change:
+        with self._key_change() as change:
             key = Key(
                 id=key_id,
                 name=_checked_name("name", name, (key.name for key in change.state.keys.values())),
@@ -185,16 +213,18 @@ class KeyRing(LedgerPart):
                 **_limits(change.state, _known_limits(limits)),  # type: ignore[arg-type]
             )
             _record(change, "key_added", _added(key), by, proposal=proposal)
-        self._key_cache.forget()
         return f"qk_{key_id}_{secret}"
 
     def copy_key(self, key: Key, *, by: Actor | None = None, proposal: str = "", **limits: Any) -> None:
         """Let the key of another ledger open this one too, by the same secret, with a share here.
 
-        Where it is here already, its secret and its revocation are copied, and its share stays.
+        Where it is here already, its secret and its revocation are copied, and its share stays. One that was revoked
+        is not added.
         """
-        with self.change() as change:
+        with self._key_change() as change:
             present = change.state.keys.get(key.id)
+            if present is None and key.revoked:
+                raise InvalidInput(f"the key {key.id} must not be revoked; make a new key")
             if present is None:
                 names = (other.name for other in change.state.keys.values())
                 copied = Key(
@@ -214,7 +244,6 @@ class KeyRing(LedgerPart):
                 _record(change, "key_rotated", body, by, proposal=proposal)
             if present is not None and key.revoked and not present.revoked:
                 _record(change, "key_revoked", {"id": key.id}, by)
-        self._key_cache.forget()
 
     def check_share(self, project: str, *, scopes: Sequence[str], **limits: Any) -> None:
         """Refuse a share that no key of this ledger can have."""
@@ -237,7 +266,7 @@ class KeyRing(LedgerPart):
 
         The share of a key that is there stays. At most `most` subjects have keys, because every answer writes all keys.
         """
-        with self.change() as change:
+        with self._key_change() as change:
             present = find_subject(change.state, issuer, subject)
             if present is not None:
                 return present
@@ -255,7 +284,6 @@ class KeyRing(LedgerPart):
                 **_limits(change.state, _known_limits(limits)),  # type: ignore[arg-type]
             )
             _record(change, "key_added", _added(key), {"via": "token", "id": key.id, "name": name})
-        self._key_cache.forget()
         return key
 
     def default_share(self, project: str = "", *, phase_no_quorums: int | None = None) -> dict[str, Any]:
@@ -276,39 +304,38 @@ class KeyRing(LedgerPart):
 
         Return whether the change was made, and not proposed.
         """
-        with self.change() as change:
+        with self._key_change() as change:
             changes: dict[str, Any] = {name: values.pop(name) for name in ("project", "expires") if name in values}
             changes |= _limits(change.state, _known_limits(values))
             key = change.state.keys.get(id)
             waits = proposal if key is not None and is_wider(key, replace(key, **changes)) else ""
             _record(change, "key_changed", {"id": id, "values": changes}, by, proposal=waits)
-        self._key_cache.forget()
         return not waits
 
-    def rotate_key(self, id: str, *, grace: float = 0.0, by: Actor | None = None, proposal: str = "") -> str:
+    def rotate_key(
+        self, id: str, *, grace: float = 0.0, secret: str = "", by: Actor | None = None, proposal: str = ""
+    ) -> str:
         """Return a new token of the same caller, which keeps its share and its answers.
 
-        The one before opens the key for `grace` more seconds.
+        The one before opens the key for `grace` more seconds. `secret` is a new one that other ledgers get too.
         """
-        secret = secrets.token_urlsafe(32)
-        with self.change() as change:
+        secret = secret or secrets.token_urlsafe(32)
+        with self._key_change() as change:
             body = {"id": id, "hash": _hash(secret), "former_until": change.at + grace}
             _record(change, "key_rotated", body, by, proposal=proposal)
-        self._key_cache.forget()
         return f"qk_{id}_{secret}"
 
     def revoke_key(self, id: str, *, by: Actor | None = None) -> None:
         """Let a key open nothing more."""
-        with self.change() as change:
+        with self._key_change() as change:
             _record(change, "key_revoked", {"id": id}, by)
-        self._key_cache.forget()
 
     def set_project(self, name: str, *, by: Actor | None = None, proposal: str = "", **limits: Any) -> bool:
         """Make a project, or change its limits: a share that its keys have together.
 
         Return whether that was done, and not proposed.
         """
-        with self.change() as change:
+        with self._key_change() as change:
             values = _limits(change.state, _known_limits(limits))
             project = _checked_name("project", name, change.state.projects)
             share = change.state.projects.get(project)
@@ -318,9 +345,8 @@ class KeyRing(LedgerPart):
 
     def decide_proposal(self, id: str, *, by: Actor, approve: bool) -> None:
         """Make a proposed change of keys, or drop it."""
-        with self.change() as change:
+        with self._key_change() as change:
             change.append("approved" if approve else "rejected", {"id": id, "by": dict(by)})
-        self._key_cache.forget()
 
     def find_key(self, token: str) -> Key | None:
         """Return the key of this token, or None where there is none, or it was revoked, or has expired."""
