@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
+import pyarrow.parquet
 import pytest
 
 import quorate.cli.doctor as doctor_module
@@ -336,6 +337,27 @@ def test_odd_names_make_a_script_that_runs(tables, capsys):
     capsys.readouterr()
     runpy.run_path("quorate-start/script.py")
     assert "differentially private" in capsys.readouterr().out
+
+
+def test_names_that_begin_with_a_dash_make_commands_that_run(tables, capsys):
+    draw = np.random.default_rng(1)
+    x = draw.normal(size=2000).round(2)
+    table = {"-x": np.where(x > 0, 1, -1), "a": x, "-c": x, "-r": draw.choice(["u", "v"], 2000)}
+    pyarrow.csv.write_csv(pa.table(table), "dashes.csv")
+    asked = ["start", "dashes.csv", "--label=-x", "--classes=-1,1", "--leave-out=-c", "--queries", "any"]
+    assert main([*asked, "--epsilon", "5", "--run"]) == 0
+    assert "--label=-x --classes=-1,1" in capsys.readouterr().out
+    assert load("quorate-start/model").columns_.names_ == ["a", "-r"]
+    assert main(["start", "dashes.csv", "--by=-r", "--mean=-c", "--out", "second", "--run"]) == 0
+
+
+def test_names_that_no_command_can_say_are_refused_before_anything_is_written(tables, capsys):
+    pyarrow.parquet.write_table(pa.table({"a": ["2"] * 900, " id": ["3"] * 900}), "ids.parquet")
+    assert main(["start", "ids.parquet", "--goal", "tables", "--epsilon", "10"]) == 1
+    shown = capsys.readouterr()
+    assert "--leave-out takes no commas in a name and no spaces at its ends; rename ' id'" in shown.err
+    assert shown.out == ""
+    assert not Path("quorate-start").exists()
 
 
 def test_odd_names_make_a_script_of_tables_that_runs(tables, capsys):

@@ -146,6 +146,7 @@ def _implied_goal(by: Sequence[str] | None, label: str | None, *, is_asked: bool
 def _finish(job: Job, *, run: bool, as_json: bool) -> int:
     """Show the plan, write the files, and run the commands if that is wanted; exit code 1 if it is not feasible."""
     is_feasible = job.feasible  # a plan that cannot be made is refused before anything is shown
+    lines = job.lines() if is_feasible else []  # and one that no command can say
     if not as_json:
         job.show()
     if is_feasible:
@@ -154,7 +155,7 @@ def _finish(job: Job, *, run: bool, as_json: bool) -> int:
         show(job.as_dict(), "", as_json=True)
     elif is_feasible:
         print(f"\nWritten to {job.out}: script.py does it in Python, commands.sh on the command line. Run one of them.")
-        print("\n".join(f"$ {line}" for line in job.lines()))
+        print("\n".join(f"$ {line}" for line in lines))
     if not is_feasible:
         return 1
     return job.run() if run else 0

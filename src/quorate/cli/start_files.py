@@ -9,8 +9,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
+from quorate.cli.options import split_list
 from quorate.cli.reading import TableFile
 from quorate.core.checks import is_named_id
+from quorate.core.errors import InvalidInput
 from quorate.tables import Schema
 from quorate.tables.persons import person_names
 from quorate.tables.values import canonical_text, raw_column
@@ -78,7 +80,8 @@ class Job(ABC):
             if value is True:
                 words.append(option)
             elif value:
-                words += [option, ",".join(value) if isinstance(value, list) else str(value)]
+                text = _join(option, value) if isinstance(value, list) else str(value)
+                words += [f"{option}={text}"] if text.startswith("-") else [option, text]  # not an option itself
         return words
 
     @property
@@ -146,6 +149,14 @@ _SHELL = """#!/bin/sh
 # Made by quorate start. Run this file or script.py, not both: each opens a budget of its own.
 set -e
 """
+
+
+def _join(option: str, names: list[str]) -> str:
+    """Return names as one argument; a name that a command would read as others is refused."""
+    for name in names:
+        if split_list(name) != [name]:
+            raise InvalidInput(f"{option} takes no commas in a name and no spaces at its ends; rename {name!r}")
+    return ",".join(names)
 
 
 def literal(value: Any) -> str:
