@@ -11,12 +11,15 @@ import io
 import json
 import os
 import re
+import shutil
 import signal
 import stat
 import subprocess
 import sys
+import threading
 import time
 import zipfile
+from html.parser import HTMLParser
 from pathlib import Path
 
 import httpx
@@ -27,7 +30,7 @@ from quorate.cli import main
 from quorate.cli.studio import pages
 from quorate.cli.studio.downloads import to_notebook
 from quorate.cli.studio.pages import make_studio
-from quorate.cli.studio.project import STOPS, safe_name
+from quorate.cli.studio.project import STOPS, Project, safe_name
 from quorate.cli.studio.runs import Run
 from quorate.core.errors import InvalidInput
 from quorate.release import GroupRelease
@@ -69,8 +72,11 @@ class Browser:
         self._client = httpx.AsyncClient(transport=transport, base_url=root, headers=headers, timeout=60)
         self.headers = self._client.headers
 
+    async def send(self, method, path, **more):
+        return await self._client.request(method, path, **more)
+
     def request(self, method, path, **more):
-        return asyncio.run(self._client.request(method, path, **more))
+        return asyncio.run(self.send(method, path, **more))
 
     def get(self, path, **more):
         return self.request("GET", path, **more)
@@ -307,7 +313,7 @@ class TestPlan:
         assert answer.status_code == 200
         post(table, "/columns", kinds="public", **use(6))
         assert post(table, "/goal", goal="model", label="ill").status_code == 303
-        assert "--public public-survey.csv" in studio.project.stops[0].job.lines()[0]
+        assert "--public public/survey.csv" in studio.project.stops[0].job.lines()[0]
 
     @pytest.mark.parametrize(
         ("fields", "said"),
@@ -325,6 +331,18 @@ class TestPlan:
         answer = post(table, "/goal", **fields)
         assert answer.status_code == 400
         assert said in reason(answer)
+
+    def test_a_name_that_no_command_can_say_is_refused_before_a_run(self, client, studio, tmp_path):
+        """--leave-out "ill,not" leaves out two other columns, and uses the one that its owner did not tick."""
+        name = "ill,not"
+        drop(client, write_clinic(tmp_path / "commas.csv", **{name: "1", "not": "1"}))
+        names = studio.project.records.column_names
+        ticks = {f"use-{number}": "on" for number, column in enumerate(names) if column != name}
+        post(client, "/columns", kinds="learned", **ticks)
+        assert post(client, "/goal", goal="tables").status_code == 303
+        refusals = {stop.refusal for stop in studio.project.stops if "rename" in stop.refusal}
+        assert refusals == {f"--leave-out takes no commas in a name and no spaces at its ends; rename {name!r}"}
+        assert reason(post(client, "/run", stop="11")) in refusals
 
     def test_an_epsilon_out_of_reach_says_why_and_is_not_run(self, client, studio, tmp_path):
         drop(client, write_clinic(tmp_path / "small.csv", rows=60))
@@ -351,6 +369,152 @@ class TestPlan:
     def test_a_notebook_is_valid(self):
         nbformat = pytest.importorskip("nbformat")
         nbformat.validate(nbformat.reads(to_notebook('"""About."""\n\nx = 1\n').decode(), as_version=4))
+
+
+class Fields(HTMLParser):
+    """What a browser sends of the form of a page that nobody has touched."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.form, self._select, self._area = {}, None, None
+        self.feed(page)
+
+    def handle_starttag(self, tag, attributes):
+        found = dict(attributes)
+        name, value = found.get("name"), found.get("value", "on")
+        if tag == "input" and name and "disabled" not in found:
+            if found.get("type") not in ("radio", "checkbox") or "checked" in found:
+                self.form.setdefault(name, []).append(value)
+        elif tag == "select":
+            self._select = name
+        elif tag == "option" and (self._select not in self.form or "selected" in found):
+            self.form[self._select] = [value]
+        elif tag == "textarea":
+            self._area, self.form[name] = name, [""]
+
+    def handle_endtag(self, tag):
+        self._area = None if tag == "textarea" else self._area
+
+    def handle_data(self, data):
+        if self._area:
+            self.form[self._area][0] += data
+
+
+GOALS = {
+    "model": {"label": "ill"},
+    "predictions": {"label": "ill", "classes": "no,yes"},
+    "tables": {},
+    "groups": {"groups": "person", "goal": "tables"},
+    "numbers": {"by": "region", "mean": "cost", "goal": "tables"},
+}
+ODD = {  # one record, by what it changes in its table
+    "an empty column has a value": {"rare": "1"},
+    "another one has a text": {"rare": "it hurts"},
+    "a column has one more value than a constant": {"same": "2"},
+    "a category occurs once": {"region": "Tuvalu"},
+    "a number is a text": {"age": "old"},
+    "a number is far away": {"age": "-1e300"},
+    "a date is none": {"visited": "13/31/24"},
+    "a comma is a decimal mark": {"cost": "3,5"},
+    "all values are missing": dict.fromkeys(("age", "cost", "region", "visited", "rare", "same"), ""),
+}
+
+
+def write_with_one(path, **changes):
+    """Write a table of which nothing but some values of one record is changed."""
+    draw, rows = np.random.default_rng(3), 1200
+    age = draw.integers(18, 90, rows)
+    columns = {
+        "person": [f"p{number // 2}" for number in range(rows)],
+        "age": age,
+        "cost": draw.integers(1, 999, rows),
+        "region": draw.choice(["north", "south"], rows),
+        "visited": ["2024-03-15"] * rows,
+        "same": ["1"] * rows,
+        "rare": [""] * rows,
+        "ill": np.where(age > 55, "yes", "no"),
+    }
+    records = [dict(zip(columns, map(str, values), strict=True)) for values in zip(*columns.values(), strict=True)]
+    records[7] |= changes
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(columns))
+        writer.writeheader()
+        writer.writerows(records)
+
+
+def studio_files(client, studio, goal):
+    """Return what the studio writes for the largest epsilon, where nobody changes a form but for the goal."""
+    drop(client, Path("other.csv"), "clinic.csv")
+    assert client.post("/columns", data=Fields(client.get("/columns").text).form).status_code == 303
+    form = Fields(client.get("/goal").text).form | {"goal": goal} | GOALS[goal]
+    assert client.post("/goal", data=form).status_code == 303
+    job = studio.project.stops[-1].checked_job()
+    return job.lines() + [job.script()] + [stop.rows for stop in studio.project.stops]
+
+
+def start_files(goal):
+    """Return what `quorate start` writes."""
+    named = "model" if "label" in GOALS[goal] else "tables"
+    options = [word for name, text in GOALS[goal].items() if name != "goal" for word in (f"--{name}", text)]
+    Path("other.csv").replace("clinic.csv")
+    out = Path("started")
+    assert main(["start", "clinic.csv", "--goal", named, *options, "--epsilon", "10", "--out", str(out)]) == 0
+    texts = {path.name: path.read_text() for path in out.iterdir()}
+    shutil.rmtree(out)
+    return texts
+
+
+class TestNeighbours:
+    """What is written with all defaults is the same for two tables that differ in one record.
+
+    Only the classes of a label that nobody declares are read from it, and the claim calls them public.
+    """
+
+    @pytest.mark.parametrize("goal", GOALS)
+    @pytest.mark.parametrize("way", ["studio", "start"])
+    def test_no_record_decides_what_is_written(self, client, studio, way, goal):
+        written = {}
+        for change, values in ({"": {}} | ODD).items():
+            write_with_one(Path("other.csv"), **values)
+            written[change] = studio_files(client, studio, goal) if way == "studio" else start_files(goal)
+        assert [change for change in ODD if written[change] != written[""]] == []
+
+    def test_a_form_that_leaves_out_what_is_empty_is_caught(self, client, studio, monkeypatch):
+        """The fault that the studio had: the columns of a release said whether one record was in the table."""
+        opened = Project.open
+
+        def leave_out_the_empty(project, source):
+            opened(project, source)
+            project.used |= {column.name: False for column in project.columns() if not column.values}
+
+        monkeypatch.setattr(Project, "open", leave_out_the_empty)
+        with pytest.raises(AssertionError, match="an empty column has a value"):
+            self.test_no_record_decides_what_is_written(client, studio, "studio", "tables")
+
+    def test_how_many_rows_a_person_has_is_not_written(self, client, studio):
+        """Under the privacy of persons, one of them may have any number of rows."""
+        written = []
+        for more in (0, 40):
+            for way in ("studio", "start"):
+                write_with_one(Path("other.csv"))
+                with Path("other.csv").open("a", encoding="utf-8") as file:
+                    file.write("p3,40,5,north,2024-03-15,1,,no\n" * more)
+                written.append(studio_files(client, studio, "groups") if way == "studio" else start_files("groups"))
+        assert written[:2] == written[2:]
+        assert "--synthetic 600 " in written[0][0]
+
+    def test_nothing_that_look_has_read_is_declared_before_a_tick(self, client, studio):
+        write_with_one(Path("other.csv"))
+        drop(client, Path("other.csv"), "clinic.csv")
+        form = Fields(client.get("/columns").text).form
+        assert "checked" not in form
+        assert form["kinds"] == ["learned"]
+        assert "tick that" in reason(client.post("/columns", data=form | {"kinds": "declared"}))
+        assert client.post("/columns", data=form).status_code == 303  # with all that look has read in its fields
+        goal = Fields(client.get("/goal").text).form | {"label": "ill"}
+        assert client.post("/goal", data=goal).status_code == 303
+        assert "--schema" not in studio.project.stops[-1].checked_job().lines()[0]
+        assert not Path("quorate-studio").exists()
 
 
 class TestBadInput:
@@ -421,6 +585,45 @@ class TestBadInput:
         for path in ("/columns", "/goal", "/plan", "/run"):
             assert "drop a file first" in reason(client.get(path))
         assert client.get("/progress").status_code == 400
+
+    def test_a_public_table_never_takes_the_place_of_the_private_one(self, client, studio, tmp_path):
+        private = write_clinic(tmp_path.parent / f"{tmp_path.name}-private.csv")
+        public = write_clinic(tmp_path.parent / f"{tmp_path.name}-public.csv", rows=300)
+        for name in ("public-x.csv", "x.csv", ".public.csv"):
+            drop(client, private, name)
+            for other in ("x.csv", name):
+                answer = client.put("/public", params={"name": other}, content=public.read_bytes())
+                assert answer.status_code == 200
+                assert studio.project.source.table.read_bytes() == private.read_bytes()
+                assert studio.project.public.read_bytes() == public.read_bytes()
+
+    def test_a_run_that_waits_for_another_tab_does_not_run_its_plan(self, table, studio, monkeypatch):
+        """Both tabs show the same page, and the second one plans anew while the first one runs."""
+        post(table, "/columns", kinds="learned", **use(6))
+        post(table, "/goal", goal="model", label="ill")
+        planning, goes_on, plan = threading.Event(), threading.Event(), studio.project.plan
+
+        def plan_slowly(form):
+            planning.set()
+            assert goes_on.wait(60)
+            plan(form)
+
+        async def send_both():
+            monkeypatch.setattr(studio.project, "plan", plan_slowly)
+            version = str(studio.project.version)
+            first = asyncio.create_task(
+                table.send("POST", "/goal", data={"version": version, "goal": "tables", "by": "region"})
+            )
+            assert await asyncio.to_thread(planning.wait, 60)
+            second = asyncio.create_task(table.send("POST", "/run", data={"version": version, "stop": "5"}))
+            await asyncio.sleep(0.2)
+            goes_on.set()
+            return await first, await second
+
+        planned, run = asyncio.run(send_both())
+        assert planned.status_code == 303
+        assert "out of date" in reason(run)
+        assert not studio.project.runs
 
     def test_a_second_tab_makes_the_first_one_out_of_date(self, table, tmp_path):
         version = re.search(r'name="version" value="(\d+)"', table.get("/columns").text)[1]

@@ -77,7 +77,7 @@ class TablesJob(Job):
             "columns": self.schema,
         }
         if not self.by:
-            settings |= {"synthetic": self.records.num_rows, "leave_out": self.left_out}
+            settings |= {"synthetic": self.units, "leave_out": self.left_out}
         return {
             "It may be published.": self.words(
                 "release", settings | {"out": self.out / "published", "report": self.page}

@@ -28,12 +28,14 @@ from quorate.cli.studio import project as projects
 from quorate.cli.studio.downloads import to_notebook, to_zip
 from quorate.cli.studio.guard import Guard
 from quorate.cli.studio.project import Form, Project, Stop, safe_name
+from quorate.core.checks import is_named_id
 from quorate.core.errors import InvalidInput, QuorateError
 from quorate.tables import read_table
 
 MOST_BYTES = 512 * 2**20  # of a file that is dropped; a larger one is named on the command line
 _MOST_FORM_BYTES = 16 * 2**20  # some thousands of columns
 _SHOWN_ROWS = 200
+_PUBLIC = "public"  # the folder of the public table, which never lies where a private one may
 _STEPS = {"": "File", "columns": "Columns", "goal": "Goal", "plan": "Epsilon", "run": "Run"}
 _REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'; sandbox"
 
@@ -69,6 +71,7 @@ def _environment() -> Environment:
         loader=PackageLoader("quorate.cli.studio"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
     environment.filters |= {"figure": _figure, "kind_values": projects.kind_values}
+    environment.tests["named_id"] = is_named_id
     return environment
 
 
@@ -164,7 +167,7 @@ class Pages:
             query = request.query_params
             options: dict[str, Any] = {name: query[name] for name in ("encoding", "separator") if query.get(name)}
             skipped = projects.read_whole(query.get("skip_last") or "0")
-            async with self._saved(request, safe_name(query.get("name", ""))) as path:
+            async with self._saved(request, Path(safe_name(query.get("name", "")))) as path:
                 await run_in_threadpool(self._project.open, TableFile(table=path, skip_last=skipped, **options))
         return JSONResponse({"next": "columns"})
 
@@ -173,15 +176,17 @@ class Pages:
         self._check_table()
         async with self._lock:
             self._project.check_idle()
-            async with self._saved(request, f"public-{safe_name(request.query_params.get('name', ''))}") as path:
+            name = safe_name(request.query_params.get("name", ""))
+            Path(_PUBLIC).mkdir(exist_ok=True)  # No private file has that name: each ends as a table does.
+            async with self._saved(request, Path(_PUBLIC, name)) as path:
                 await run_in_threadpool(read_table, path, role="public")
             self._project.take_public(path)
         return JSONResponse({"next": "columns"})
 
     @asynccontextmanager
-    async def _saved(self, request: Request, name: str) -> AsyncIterator[Path]:
+    async def _saved(self, request: Request, path: Path) -> AsyncIterator[Path]:
         """Write the body into a file, piece by piece. If it turns out to be no table, the former file is put back."""
-        path, former, size = Path(name), Path(f".{name}.former"), 0
+        former, size = path.with_name(f".{path.name}.former"), 0
         too_large = f"the file is larger than {MOST_BYTES:,} bytes; begin with it instead: quorate studio FILE"
         if int(request.headers.get("content-length", "0")) > MOST_BYTES:
             raise InvalidInput(too_large)
@@ -207,21 +212,17 @@ class Pages:
         project = self._check_table()
         if request.method == "GET":
             return self._show("columns.html", page="columns", columns=project.columns())
-        form = await self._read_form(request)
-        async with self._lock:
-            await run_in_threadpool(project.declare, form)
+        await self._take_form(request, project.declare)
         return RedirectResponse("goal", 303)
 
     async def goal(self, request: Request) -> Response:
         """Show what can be made, or plan it."""
         project = self._check_table()
         if request.method == "GET":
-            columns = [column for column in project.columns() if column.values]
+            columns = project.columns()
             lists = {"by": projects.group_choices(columns), "numbers": projects.measure_choices(columns)}
             return self._show("goal.html", page="goal", columns=columns, measures=projects.MEASURES, **lists)
-        form = await self._read_form(request)
-        async with self._lock:
-            await run_in_threadpool(project.plan, form)
+        await self._take_form(request, project.plan)
         return RedirectResponse("plan", 303)
 
     async def plan(self, request: Request) -> Response:
@@ -244,16 +245,14 @@ class Pages:
         return await self._code(request, "notebook.ipynb", to_notebook)
 
     async def _code(self, request: Request, name: str, convert: Callable[[str], bytes]) -> Response:
-        job = self._project.stop_at(await self._read_form(request)).checked_job()
+        job = (await self._take_form(request, self._project.stop_at)).checked_job()
         return _attachment(await run_in_threadpool(lambda: convert(job.script())), name)
 
     async def run(self, request: Request) -> Response:
         """Run the commands of the plan, or show how far they are and what came out."""
         project = self._check_table()
         if request.method == "POST":
-            form = await self._read_form(request)
-            async with self._lock:
-                await run_in_threadpool(project.start, form)
+            await self._take_form(request, project.start)
             return RedirectResponse("run", 303)
         if project.run is None:
             raise InvalidInput("nothing has been run yet: plan first")
@@ -295,22 +294,29 @@ class Pages:
             raise InvalidInput("there is no table yet: drop a file first")
         return self._project
 
-    async def _read_form(self, request: Request) -> Form:
-        """Return the fields of a form; a form of an old page is refused."""
-        body = b""
-        async for piece in request.stream():
-            body += piece
-            if len(body) > _MOST_FORM_BYTES:
-                raise InvalidInput("the form is too large")
-        form = parse_qs(body.decode("utf-8", errors="replace"), keep_blank_values=True)
-        if form.get("version") != [str(self._project.version)]:
-            raise InvalidInput(
-                "this page is out of date: another tab has changed the table or the plan since; open it again"
-            )
-        return {name: [text.replace("\r\n", "\n") for text in texts] for name, texts in form.items()}
+    async def _take_form(self, request: Request, take: Callable[[Form], Any]) -> Any:
+        """Return what comes of a form. A form of an old page is refused, also if it waited while another changed it."""
+        form = await _read_form(request)
+        async with self._lock:
+            if form.get("version") != [str(self._project.version)]:
+                raise InvalidInput(
+                    "this page is out of date: another tab has changed the table or the plan since; open it again"
+                )
+            return await run_in_threadpool(take, form)
 
     def _show(self, template: str, **values: Any) -> Response:
         return render(template, project=self._project, **values)
+
+
+async def _read_form(request: Request) -> Form:
+    """Return the fields of a form."""
+    body = b""
+    async for piece in request.stream():
+        body += piece
+        if len(body) > _MOST_FORM_BYTES:
+            raise InvalidInput("the form is too large")
+    form = parse_qs(body.decode("utf-8", errors="replace"), keep_blank_values=True)
+    return {name: [text.replace("\r\n", "\n") for text in texts] for name, texts in form.items()}
 
 
 def _attachment(content: bytes, name: str) -> Response:

@@ -49,6 +49,7 @@ class Stop:
             job = job.at(epsilon)
             if not job.feasible:
                 return cls(epsilon, None, [], job.shortfall())
+            job.lines()  # which refuses names that no command can say
             return cls(epsilon, job, job.forecast())
         except QuorateError as error:
             return cls(epsilon, None, [], f"{error}")
@@ -88,7 +89,7 @@ class Project:
         self.version += 1
         self.source, self.records, self.look = source, records, look
         self.public, self.kinds, self.answers, self.stops = None, "learned", {}, []
-        self.used = {column.name: not is_named_id(column.name) and column.values > 0 for column in look.columns}
+        self.used = {column.name: not is_named_id(column.name) for column in look.columns}  # by names alone
         self.document = _read_document(look)
 
     @property
