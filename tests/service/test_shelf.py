@@ -39,6 +39,7 @@ def fitted(tmp_path_factory):
 @pytest.fixture
 def shelf(tmp_path, monkeypatch):
     monkeypatch.setenv("QUORATE_STATE", str(tmp_path / "state"))
+    monkeypatch.setattr("quorate.service._app._SCAN_SECONDS", 3600.0)  # Tests look by themselves.
     (tmp_path / "shelf").mkdir()
     return tmp_path / "shelf"
 
