@@ -370,6 +370,42 @@ def test_a_key_that_the_issuer_withdraws_opens_nothing(folder, tmp_path):
             assert ask(new).status == 401  # nobody knows which keys are valid
 
 
+def test_ordinary_callers_do_not_keep_an_administrator_out(folder, issuer, tmp_path):
+    with asking(folder, write_rules(tmp_path, issuer, RULES.replace("subjects = 30", "subjects = 0"))) as ask:
+        assert ask(issuer.token("crowd", **WARD)).code == "forbidden"
+        assert ask(issuer.token("late-boss", groups=["stewards"]), "/keys/clinic", method="GET").status == 200
+        assert ask(issuer.token("late-owner", groups=["owners"]), "/budget/clinic", method="GET").status == 200
+
+
+def test_nobody_revokes_whoever_became_an_administrator(folder, issuer, tmp_path):
+    with asking(folder, write_rules(tmp_path, issuer)) as ask:
+        boss = issuer.token("first-boss", groups=["stewards"])
+        id = ask(issuer.token("riser", **WARD), SHARE).json["key"]
+        entries = ask.service.models["clinic"].ledger.view().entries
+        for claims in ({"groups": ["owners"]}, WARD, {"groups": ["owners"]}, WARD):
+            ask(issuer.token("riser", jti=str(claims), **claims), SHARE)
+        assert ask.service.models["clinic"].ledger.view().entries == entries + 1  # fewer scopes are noted later
+        assert ask(boss, f"/keys/clinic/{id}/revoke", b"{}").code == "forbidden"
+        shown = {key["id"]: key["scopes"] for key in ask(boss, "/keys/clinic", method="GET").json["keys"]}
+        assert shown[id] == ["admin"]
+        lines = ask(boss, "/audit/clinic", method="GET").json["lines"]
+        (line,) = [line for line in lines if line["event"] == "key_changed" and line["by"]["id"] == id]
+        assert line["details"]["values"] == {"scopes": ["admin"]}
+        assert ask.service.models["clinic"].ledger.verify().problems == ()
+
+
+def test_the_scopes_of_a_key_with_a_secret_stay(ask):
+    ledger = ask.service.models["clinic"].ledger
+    with pytest.raises(InvalidInput, match="only tokens"):
+        ledger.set_scopes(ledger.add_key("Ward 7").split("_")[1], ["admin"])
+
+
+def test_a_token_for_an_unknown_model_changes_no_other(ask, issuer):
+    token, names = issuer.token("lost", **WARD), ask.service.models["clinic"].ledger.view().keys
+    assert ask(token, "/v2/models/nothing/infer", b"{}").code == "unauthenticated"
+    assert ask.service.models["clinic"].ledger.view().keys == names
+
+
 def test_subjects_are_bounded(folder, issuer, tmp_path):
     rules = write_rules(tmp_path, issuer, RULES.replace("subjects = 30", "subjects = 0"))
     with asking(folder, rules) as ask:

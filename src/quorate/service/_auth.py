@@ -51,11 +51,19 @@ class Access:
 
     def __init__(self, *, required: bool = True) -> None:
         self._finders: dict[str, Callable[[str], Any]] = {}
+        self._decoys: dict[str, Callable[[str], Any]] = {}  # what unknown models search
         self.required, self.published = required, set[str]()  # models that anybody may ask
         self._callers: dict[tuple[str, bytes], tuple[Caller, float]] = {}  # and until when each is remembered
         self._searches: dict[tuple[str, bytes], asyncio.Future[Caller | None]] = {}
 
-    def register(self, model: str, finder: Callable[[str], Any] | None, *, published: bool = False) -> None:
+    def register(
+        self,
+        model: str,
+        finder: Callable[[str], Any] | None,
+        *,
+        decoy: Callable[[str], Any] | None = None,
+        published: bool = False,
+    ) -> None:
         """Open a model to callers and forget cached callers of a former model of this name.
 
         Parameters
@@ -64,14 +72,17 @@ class Access:
             The name of the model.
         finder
             Looks a token up in the model's ledger. None for a model without keys.
+        decoy
+            Takes the same steps and changes nothing, for unknown models; None where the finder changes nothing.
         published
             Whether the model was published and needs no key.
         """
         self._callers = {entry: caller for entry, caller in self._callers.items() if entry[0] != model}
         self._finders.pop(model, None)
+        self._decoys.pop(model, None)
         self.published.discard(model)
         if finder is not None:
-            self._finders[model] = finder
+            self._finders[model], self._decoys[model] = finder, decoy or finder
         if published:
             self.published.add(model)
 
@@ -119,9 +130,9 @@ class Access:
         try:
             while True:
                 finder = self._finders.get(entry[0])
-                decoy = next(iter(self._finders.values()), None)  # An unknown model searches a real ledger.
+                decoy = next(iter(self._decoys.values()), _find_nothing)  # An unknown model searches a real ledger.
                 async with asyncio.timeout(_SEARCH_SECONDS):
-                    key = await asyncio.to_thread(finder or decoy or _find_nothing, token)
+                    key = await asyncio.to_thread(finder or decoy, token)
                 if finder is self._finders.get(entry[0]):  # or else the model was exchanged meanwhile
                     break
         except TimeoutError:  # Another process holds the lock of the ledger.
@@ -132,7 +143,11 @@ class Access:
             self._callers.pop(entry, None)  # Unknown tokens are not cached, so they cannot evict callers with keys.
             return None
         caller = Caller(key.id, frozenset(key.scopes), key.name)
-        self._callers[entry] = caller, time.monotonic() + _KEPT_SECONDS
+        now = time.monotonic()
+        self._callers.pop(entry, None)
+        self._callers[entry] = caller, now + _KEPT_SECONDS
+        while self._callers[first := next(iter(self._callers))][1] <= now:  # the first lapses first
+            del self._callers[first]
         return caller
 
 

@@ -5,7 +5,8 @@ open which models, with which scopes and share. Nothing is fetched: whoever runs
 which is read again when it changes. Where it cannot be read, its issuer's tokens are refused.
 
 The first rule that names the model and fits the claims decides; nothing adds up. A subject gets a key in the ledger of
-the model when it first comes, with the share of the rule. Later tokens change neither the share nor the caller.
+the model when it first comes, with the share of the rule. Later tokens change neither the share nor the caller. Its
+scopes are those of the present token, and the ledger notes them: an administrator cannot be revoked over HTTP.
 """
 
 import math
@@ -41,6 +42,8 @@ _WATCH_SECONDS = 1.0  # how often it is looked whether a file of keys has change
 _SUBJECT_LENGTH = 255  # ASCII characters, by OpenID Connect
 _LONGEST_LEEWAY = 300  # seconds
 _LONGEST_HOURS = 24 * 31
+_STRONG = {"admin", "keys"}  # scopes of whom no other caller may keep out
+_NOTED_SECONDS = 3600.0  # for which scopes stay noted, so that a caller with two tokens does not fill the ledger
 _NAME = re.compile(r"\w{1,32}", re.ASCII)
 
 
@@ -280,6 +283,7 @@ class Identities:
         if len(self._issuers) < len(issuers) or not issuers:
             raise InvalidInput(f"{path} must have at least 1 issuer, and each once")
         self._jws = _library("jws")
+        self._noted: dict[tuple[str, str], float] = {}  # when the scopes of a key of a model were noted
 
     def verify(self, text: str) -> Subject:
         """Return the subject of a token, or raise `Refused`."""
@@ -293,19 +297,22 @@ class Identities:
             raise _refused("issuer")
         return self._issuers[issuer].verify(token, claims)
 
-    def finder(self, model: Any) -> Callable[[str], Any] | None:
-        """Return what finds the key of a token of a model: one of its ledger, or that of a subject of an issuer."""
+    def finder(self, model: Any, *, add: bool = True) -> Callable[[str], Any] | None:
+        """Return what finds the key of a token of a model: one of its ledger, or that of a subject of an issuer.
+
+        With `add=False` it changes nothing, for tokens of a model that is unknown.
+        """
         if model.find_key is None:
             return None
         for rule in self._rules(model.name) if model.ledger is not None else ():
             model.ledger.check_share(rule.project, scopes=rule.scopes, **rule.limits())
-        return partial(self._find, model)
+        return partial(self._find, model, add=add)
 
     def _rules(self, model: str) -> Iterator[Rule]:
         for issuer in self._issuers.values():
             yield from (rule for rule in issuer.rules.rules if model in rule.models or "*" in rule.models)
 
-    def _find(self, model: Any, token: str) -> Any:
+    def _find(self, model: Any, token: str, *, add: bool = True) -> Any:
         if not is_token(token):
             return model.find_key(token)
         subject = self.verify(token)
@@ -313,9 +320,19 @@ class Identities:
         if rule is None:
             return None
         key = model.find_subject(subject.issuer.rules.issuer, subject.subject)
-        if key is None and model.ledger is not None:
-            key = self._add(model, subject, rule)
+        if add and model.ledger is not None:
+            key = self._add(model, subject, rule) if key is None else key
+            self._note_scopes(model, key, rule.scopes)
         return None if key is None or not key.opens(time.time()) else replace(key, scopes=rule.scopes)
+
+    def _note_scopes(self, model: Any, key: Key, scopes: tuple[str, ...]) -> None:
+        """Write other scopes than those of the key: of an administrator at once, others at most once in an hour."""
+        entry, now = (model.name, key.id), time.monotonic()
+        if key.scopes == scopes or not key.opens(time.time()):
+            return
+        if _STRONG & set(scopes) - set(key.scopes) or now > self._noted.get(entry, -math.inf) + _NOTED_SECONDS:
+            model.ledger.set_scopes(key.id, scopes)
+            self._noted[entry] = now
 
     def _add(self, model: Any, subject: Subject, rule: Rule) -> Key:
         share = rule.limits()
@@ -326,7 +343,7 @@ class Identities:
                 subject.name,
                 issuer=subject.issuer.rules.issuer,
                 subject=subject.subject,
-                most=self._most,
+                most=None if _STRONG & set(rule.scopes) else self._most,
                 scopes=rule.scopes,
                 project=rule.project,
                 **share,

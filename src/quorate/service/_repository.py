@@ -69,10 +69,12 @@ class Repository:
         self._shelf = Shelf(settings.repository, taken=settings.models) if settings.repository else None
 
     def _install(self, model: Model) -> None:
-        finder = model.find_key if self._identities is None else self._identities.finder(model)
+        finder = decoy = model.find_key
+        if self._identities is not None:
+            finder, decoy = self._identities.finder(model), self._identities.finder(model, add=False)
         self.models[model.name] = model
         model.batcher.gather_seconds = self._gather_seconds
-        self.access.register(model.name, finder, published=model.published)
+        self.access.register(model.name, finder, decoy=decoy, published=model.published)
 
     async def index(self, names: Collection[str], *, ready: bool = False) -> list[dict[str, str]]:
         """Return these models in the protocol's index format; with `ready`, only the ready models."""

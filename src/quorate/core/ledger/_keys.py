@@ -257,7 +257,7 @@ class KeyRing(LedgerPart):
         *,
         issuer: str,
         subject: str,
-        most: int,
+        most: int | None,
         scopes: Sequence[str],
         project: str = "",
         **limits: Any,
@@ -265,12 +265,13 @@ class KeyRing(LedgerPart):
         """Return the key of a subject of an issuer of tokens; make it, with this share, unless it is there.
 
         The share of a key that is there stays. At most `most` subjects have keys, because every answer writes all keys.
+        None is for those who administer the model: others must not keep them out.
         """
         with self._key_change() as change:
             present = find_subject(change.state, issuer, subject)
             if present is not None:
                 return present
-            if sum(bool(key.issuer) for key in change.state.keys.values()) >= most:
+            if most is not None and sum(bool(key.issuer) for key in change.state.keys.values()) >= most:
                 raise QuotaSpent(f"{most} subjects of issuers have keys of this model, and it takes no more")
             key = Key(
                 id=secrets.token_hex(4),
@@ -285,6 +286,14 @@ class KeyRing(LedgerPart):
             )
             _record(change, "key_added", _added(key), {"via": "token", "id": key.id, "name": name})
         return key
+
+    def set_scopes(self, id: str, scopes: Sequence[str]) -> None:
+        """Note the scopes of a subject's latest token, so that others see whether it administers the model."""
+        with self._key_change() as change:
+            key = change.state.keys[id]
+            if key.scopes != tuple(scopes):
+                body = {"id": id, "values": {"scopes": list(scopes)}}
+                _record(change, "key_changed", body, {"via": "token", "id": id, "name": key.name})
 
     def default_share(self, project: str = "", *, phase_no_quorums: int | None = None) -> dict[str, Any]:
         """Return the limit of a key for which none is given: a tenth of the budget, or of what closes a phase.

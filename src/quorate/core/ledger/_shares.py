@@ -388,8 +388,13 @@ def _revoke_key(state: "State", body: Mapping[str, Any], at: float) -> "State":
 
 
 def _change_key(state: "State", body: Mapping[str, Any], at: float) -> "State":
-    values = {name: value for name, value in body["values"].items() if name in (*LIMITS, "project", "expires")}
-    return _with_key(state, replace(_find_key(state, body["id"]), **values))
+    key, values = _find_key(state, body["id"]), body["values"]
+    changed = {name: value for name, value in values.items() if name in (*LIMITS, "project", "expires")}
+    if "scopes" in values:
+        if not key.issuer:
+            raise InvalidInput("only tokens change the scopes of a key: those of the key of their subject")
+        changed["scopes"] = tuple(values["scopes"])
+    return _with_key(state, replace(key, **changed))
 
 
 def _rotate_key(state: "State", body: Mapping[str, Any], at: float) -> "State":
