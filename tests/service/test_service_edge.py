@@ -7,16 +7,19 @@ import json
 import resource
 import socket
 import time
+from types import SimpleNamespace
 
 import pytest
 import uvicorn
 from fake_session import fake_model
 
 from quorate.cli.serving import serve
+from quorate.core.errors import LedgerRefused
 from quorate.service import _app as app_module
 from quorate.service._app import make_app
 from quorate.service._auth import Access
 from quorate.service._edge import EdgeProtocol
+from quorate.service._errors import Refused
 from quorate.service._run import fit_connections
 from quorate.service._settings import ENVIRONMENT, Settings
 from support import edge_attacks
@@ -92,6 +95,21 @@ def test_a_second_request_must_not_dawdle_either(monkeypatch):
     first, second = at_the_edge(work, monkeypatch, header_seconds=0.3)
     assert first.startswith(b"HTTP/1.1 200 ")
     assert second.startswith(b"HTTP/1.1 408 ")
+
+
+def test_an_empty_line_does_not_keep_a_connection(monkeypatch):
+    async def work(port):
+        reader, writer = await connect(port, b"GET /v2/health/live HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
+        await reader.readuntil(b"true}")
+        start = time.monotonic()
+        for _ in range(2):
+            writer.write(b"\r\n")
+            await asyncio.sleep(0.2)
+        return await asyncio.wait_for(reader.read(), 10), time.monotonic() - start
+
+    told, waited = at_the_edge(work, monkeypatch, header_seconds=0.3)
+    assert told == b""
+    assert waited < 3
 
 
 @pytest.mark.parametrize("flood", ["many", "one", "whole"])
@@ -393,6 +411,46 @@ def test_a_key_is_looked_for_whether_there_is_such_a_model_or_not():
 
     assert asyncio.run(main()) == [None, None]
     assert looked == ["qk_a1_x"] * 2
+
+
+def test_a_caller_is_forgotten_when_its_second_is_over(monkeypatch):
+    access, now = Access(), 0.0
+    access.register("m", lambda token: SimpleNamespace(id=token, scopes=("ask",), name="", revoked=False))
+    monkeypatch.setattr("quorate.service._auth.time.monotonic", lambda: now)
+
+    async def main():
+        nonlocal now
+        for number in range(50):
+            now = number / 10
+            assert await access.caller("m", f"qk_{number}_x")
+
+    asyncio.run(main())
+    assert len(access._callers) <= 11
+
+
+@pytest.mark.parametrize("cause", ["subjects", "token_rule", "io"])
+def test_a_model_that_takes_nobody_more_does_not_keep_callers_from_the_others(cause):
+    def refuse(token):
+        raise LedgerRefused("no", cause=cause) if cause != "subjects" else Refused("forbidden", cause=cause)
+
+    async def models(*names, **told):
+        access = Access()
+        for name in names:
+            access.register(name, refuse if name == "full" else steward)
+        return list(await access.models("qk_1_x", **told))
+
+    assert asyncio.run(models("full", "m")) == ["m"]
+    with pytest.raises((Refused, LedgerRefused)):
+        asyncio.run(models("full"))
+    if cause == "io":  # what concerns all models of a key is not done in some
+        with pytest.raises(LedgerRefused):
+            asyncio.run(models("full", "m", complete=True))
+    else:
+        assert asyncio.run(models("full", "m", complete=True)) == ["m"]
+
+
+def steward(token):
+    return SimpleNamespace(id="1", scopes=("keys",), name="", revoked=False)
 
 
 def test_connections_fit_into_the_descriptors(monkeypatch):

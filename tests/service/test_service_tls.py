@@ -191,7 +191,13 @@ def test_certificates_that_cannot_serve_are_refused_at_the_start(pair, tmp_path)
     with pytest.raises(InvalidInput, match="may be read by everybody"):
         Certificate(str(both))
     both.chmod(0o600)
-    assert Certificate(str(both)).context().minimum_version == ssl.TLSVersion.TLSv1_2
+    opened = Certificate(str(both))
+    former = opened.context()
+    assert former.minimum_version == ssl.TLSVersion.TLSv1_2
+    for mode, kept in ((0o644, True), (0o600, False)):  # as after a renewal
+        both.chmod(mode)
+        os.utime(both, ns=(1, time.time_ns()))
+        assert (opened.context() is former) == kept
     for files in ((str(certificate),), (str(tmp_path / "none.pem"),), (str(key), str(key))):
         with pytest.raises(InvalidInput, match="cannot be used as a certificate"):
             Certificate(*files)

@@ -130,6 +130,8 @@ class EdgeProtocol(HttpToolsProtocol):
         """Read on, unless the headers or trailers have become too large."""
         self._received, self._body_bytes = self._overhead + len(data), 0
         super().data_received(data)
+        if self._complete and self._has_answered() and self._timer is None and self.timeout_keep_alive_task is None:
+            self._wait(self._limits.header_seconds)  # Bytes that begin no request ended the wait for one.
         if self._complete or self._refusal is not None or self.transport.is_closing():
             return
         self._overhead += len(data) - self._body_bytes

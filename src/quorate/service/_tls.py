@@ -34,16 +34,14 @@ class Certificate:
     def __init__(self, chain: str, key: str = "") -> None:
         self._chain, self._key = chain, key or chain
         try:
-            if os.stat(self._key).st_mode & stat.S_IROTH:
-                raise InvalidInput(f"{self._key} may be read by everybody on this machine; close it: chmod o-r")
             self._context, self._read_at = self._read(), self._changed_at()
         except OSError as error:  # such as `ssl.SSLError`
             reason = error.strerror or "it must be a certificate and its private key in PEM"
             raise InvalidInput(f"{chain} cannot be used as a certificate: {reason}") from None
 
     def context(self) -> ssl.SSLContext:
-        """Return the context of a connection. A renewed certificate that cannot be read leaves the former in use."""
-        with contextlib.suppress(OSError):
+        """Return the context of a connection. A renewed pair that cannot be used leaves the former in use."""
+        with contextlib.suppress(OSError, InvalidInput):
             changed_at = self._changed_at()
             if changed_at != self._read_at:
                 self._context, self._read_at = self._read(), changed_at
@@ -53,6 +51,8 @@ class Certificate:
         return os.stat(self._chain).st_mtime_ns, os.stat(self._key).st_mtime_ns
 
     def _read(self) -> ssl.SSLContext:
+        if os.stat(self._key).st_mode & stat.S_IROTH:
+            raise InvalidInput(f"{self._key} may be read by everybody on this machine; close it: chmod o-r")
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.options |= ssl.OP_NO_RENEGOTIATION
