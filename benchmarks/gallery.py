@@ -120,6 +120,46 @@ def plot_cells(names: Names) -> Plot:
     return draw_plot("gallery-tables", "Released and true shares", description, draw)
 
 
+def plot_curve(names: Names) -> Plot:
+    """Return what one column adds to the log odds of a model, with a band of two standard deviations."""
+    curve = names["curve"]
+    values, (effects,), (deviations,) = np.array(curve.values), np.array(curve.effects), np.array(curve.deviations)
+
+    def draw(axes: Any) -> None:
+        band = (effects - 2 * deviations, effects + 2 * deviations)
+        axes.fill_between(values, *band, color=BLUE, alpha=0.25, linewidth=0)
+        axes.plot(values, effects, color=BLUE)
+        axes.axhline(0.0, color=GREY, linewidth=1.2)
+        axes.set(xlabel="oxygen, %", ylabel="added to the log odds of home")
+        label_axis(axes.xaxis, axes.yaxis)
+
+    lowest, highest = effects.argmin(), effects.argmax()
+    description = (
+        f"From {effects[lowest]:.1f} at {values[lowest]:g}% to {effects[highest]:.1f} at {values[highest]:g}%; "
+        f"a deviation is {deviations.min():.2f} to {deviations.max():.2f}."
+    )
+    return draw_plot("gallery-curve", "What oxygen says", description, draw)
+
+
+def plot_synthetic(names: Names) -> Plot:
+    """Return the ages of private people and of synthetic ones."""
+    ages = np.arange(0, 101, 10)
+    shares = {
+        "private": np.histogram(names["people"]["age"], ages)[0] / len(names["people"]),
+        "synthetic": np.histogram(names["synthetic"]["age"], ages)[0] / len(names["synthetic"]),
+    }
+
+    def draw(axes: Any) -> None:
+        for (name, heights), shift, colour in zip(shares.items(), (-2, 2), (GREY, BLUE), strict=True):
+            axes.bar(ages[:-1] + 5 + shift, heights, width=4, color=colour, label=name)
+        axes.set(xlabel="age", ylabel="share of people")
+        axes.legend()
+        label_axis(axes.xaxis, axes.yaxis)
+
+    largest = float(np.abs(shares["private"] - shares["synthetic"]).max())
+    return draw_plot("gallery-synthetic", "Ages", f"By ten years the shares differ by at most {largest:.3f}.", draw)
+
+
 def plot_intervals(names: Names) -> Plot:
     """Return intervals of new rows with the values that they should hold."""
     order = np.argsort(names["x"][5_000:, 0])
@@ -141,8 +181,10 @@ def plot_intervals(names: Names) -> Plot:
 GALLERY = {  # by the name of the picture
     "plan": plot_plan,
     "model": plot_model,
+    "curve": plot_curve,
     "quorum": plot_quorum_map,
     "totals": plot_totals,
     "tables": plot_cells,
+    "synthetic": plot_synthetic,
     "intervals": plot_intervals,
 }
