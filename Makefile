@@ -61,7 +61,7 @@ attacks: $(READY)  ## games against claims, planted bugs, and one unit replaced 
 
 # The tests of what NumPy and BLAS compute, once more with the kernels of a processor without AVX-512 (tests/core/processors.py).
 # A few that take long and test something else are left out: all of it takes less than a minute on two cores.
-PROCESSORS := $(addprefix tests/core/test_,noisy_max.py quorum.py thresholds.py needed.py) tests/planner/test_planner.py \
+PROCESSORS := $(addprefix tests/core/test_,noisy_max.py quorum.py thresholds.py) tests/planner/test_planner.py \
 	tests/release/test_release_engines.py tests/release/test_release_engines_laws.py tests/models/test_linear.py \
 	-k 'not (command or saved or reach or large_scales or suggested or weights or columns_never)'
 
