@@ -17,7 +17,7 @@ from quorate.core.errors import InvalidInput
 from quorate.service._settings import is_name
 
 MANIFEST = "manifest.json"
-_PASSING = ("-wal", "-shm", "-journal")  # files of SQLite that come and go while a ledger is read
+_PASSING = ("-wal", "-journal")  # files of SQLite that come and go, empty, while a ledger is read
 
 
 class Shelf:
@@ -77,7 +77,8 @@ class Shelf:
 def _look(path: Path, *, loaded: bool) -> Any:
     """Return what changes when a model is replaced; of one that is not loaded, when anything in it changes."""
     paths = [path / MANIFEST] if loaded else sorted(path.rglob("*"))
-    return [_stamp(path) for path in paths if not path.name.endswith(_PASSING)]
+    stamps = [_stamp(path) for path in paths if not path.name.endswith("-shm")]
+    return [stamp for stamp in stamps if stamp[-1] or not stamp[0].endswith(_PASSING)]
 
 
 def _stamp(path: Path) -> tuple[str, int, int, int]:
