@@ -4,7 +4,7 @@ import io
 import json
 import shutil
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import numpy as np
 import pytest
@@ -39,7 +39,6 @@ def fitted(tmp_path_factory):
 @pytest.fixture
 def shelf(tmp_path, monkeypatch):
     monkeypatch.setenv("QUORATE_STATE", str(tmp_path / "state"))
-    monkeypatch.setattr("quorate.service._app._SCAN_SECONDS", 3600.0)  # Tests look by themselves.
     (tmp_path / "shelf").mkdir()
     return tmp_path / "shelf"
 
@@ -49,7 +48,9 @@ def asking(shelf, keys, *, log=None, **told):
     settings = Settings(models={}, repository=str(shelf), pace_ms=0, lease=0, **told)
     log = Log(log or io.StringIO())
     app = make_app(open_models(settings), settings, log=log, source=Folders(settings, log))
-    with in_process(app) as ask:
+    with pytest.MonkeyPatch.context() as patch, ExitStack() as running:
+        patch.setattr("quorate.service._app._SCAN_SECONDS", 3600.0)  # Tests look by themselves.
+        ask = running.enter_context(in_process(app))
 
         def send(name, key=None):
             headers = {"authorization": f"Bearer {keys[key or name]}"}
